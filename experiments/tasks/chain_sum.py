@@ -1,0 +1,95 @@
+"""The quickstart's task: sums and differences, and traces to start from.
+
+Problems and the scorer are reasoning-gym's `chain_sum`. The traces are of
+several kinds, so that reinforcement has strategies to choose between: careful
+ones (running totals, columns with carries, a second pass as a check) and
+careless ones (an answer at once, or from thinking that was broken off).
+"""
+
+import random
+import re
+
+from grpo_jax.data.example import Example
+
+CHARACTERS = "0123456789+-=;:?"
+
+
+def prompt(example: Example) -> str:
+  """The bare expression: "12 + 34 - 5 =" becomes "12+34-5="."""
+  return example.info["metadata"]["expression"].replace(" ", "") + "="
+
+
+def difficulty(example: Example) -> str:
+  """The label that results are grouped by."""
+  return f"terms={example.info['metadata']['num_terms']}"
+
+
+def terms(text: str) -> list[int]:
+  """Signed terms of an expression: "12+34-5=" has 12, 34 and -5."""
+  return [int(term) for term in re.findall(r"-?\d+", text)]
+
+
+def running_totals(numbers: list[int]) -> str:
+  """12+34=46;46-5=41"""
+  total, steps = numbers[0], []
+  for number in numbers[1:]:
+    steps.append(f"{total}{number:+d}={total + number}")
+    total += number
+  return ";".join(steps)
+
+
+def columns(numbers: list[int]) -> str:
+  """Adds by digits with carries: 47+85:7+5=12,... as 47+85:12:13=132.
+
+  Between the colons stand the sums of the columns, ones first, each with the
+  carry of the one before. Other steps are written as running totals.
+  """
+  total, steps = numbers[0], []
+  for number in numbers[1:]:
+    result = total + number
+    if total >= 0 and number >= 0:
+      sums, carry, a, b = [], 0, total, number
+      while a or b:
+        column = a % 10 + b % 10 + carry
+        sums.append(str(column))
+        carry, a, b = column // 10, a // 10, b // 10
+      work = ":".join(sums)
+      steps.append(f"{total}{number:+d}:{work}={result}")
+    else:
+      steps.append(f"{total}{number:+d}={result}")
+    total = result
+  return ";".join(steps)
+
+
+def checked(numbers: list[int]) -> str:
+  """Running totals, then a question mark and the way back to the start."""
+  total, back = sum(numbers), []
+  for number in reversed(numbers[1:]):
+    back.append(f"{total}{-number:+d}={total - number}")
+    total -= number
+  return running_totals(numbers) + "?" + ";".join(back)
+
+
+def blurted(numbers: list[int], rng: random.Random) -> str:
+  """An answer without thinking, mostly near and wrong."""
+  error = rng.choice([0, 0, 1, -1, 2, -2, 10, -10, 9, -9, 11, -11])
+  return f"<think></think>{sum(numbers) + error}"
+
+
+def broken_off(numbers: list[int], rng: random.Random) -> str:
+  """The running total of the first terms, given as the answer."""
+  kept = rng.randint(1, len(numbers) - 1)
+  thought = running_totals(numbers[: max(kept, 2)]) if kept > 1 else ""
+  return f"<think>{thought}</think>{sum(numbers[:kept])}"
+
+
+def trace(example: Example, rng: random.Random) -> str:
+  """A completion to imitate, half of the time a careless one."""
+  numbers = terms(prompt(example))
+  kind = rng.choices(
+    [running_totals, columns, checked, blurted, broken_off],
+    weights=[0.25, 0.1, 0.1, 0.35, 0.2],
+  )[0]
+  if kind in (blurted, broken_off):
+    return kind(numbers, rng)
+  return f"<think>{kind(numbers)}</think>{sum(numbers)}"

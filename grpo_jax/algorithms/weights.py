@@ -1,0 +1,59 @@
+"""Aggregation as a weight per token: loss = sum of weight * token loss.
+
+A weight holds the denominator of the whole optimizer batch. Sums over
+microbatches, devices or packed rows are then exact, and a mean of means cannot
+be written. m is the loss mask, n_i the tokens of completion i under it.
+"""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+
+def token_mean(loss_mask: Bool[Array, "P G T"]) -> Float[Array, "P G T"]:
+  """M / sum m: every token of the batch counts the same.
+
+  DAPO's token-level loss (arXiv:2503.14476) as implementations have it; eq. 8
+  of the paper normalises within each prompt's group.
+  """
+  return loss_mask / jnp.maximum(jnp.sum(loss_mask), 1)
+
+
+def sequence_mean(
+  loss_mask: Bool[Array, "P G T"], *, count_empty: bool
+) -> Float[Array, "P G T"]:
+  """M / (n_i N): every completion counts the same.
+
+  GRPO (arXiv:2402.03300).
+
+  Args:
+    loss_mask: tokens that are trained on.
+    count_empty: whether N includes completions without such tokens, as TRL
+      has it, or leaves them out, as OpenRLHF does.
+
+  Returns:
+    Weights; 0 everywhere if nothing is trained on.
+  """
+  tokens = jnp.sum(loss_mask, axis=-1, keepdims=True)
+  count = tokens.size if count_empty else jnp.sum(tokens > 0)
+  return loss_mask / (jnp.maximum(tokens, 1) * jnp.maximum(count, 1))
+
+
+def constant_length(
+  loss_mask: Bool[Array, "P G T"], *, length_budget: int, count_empty: bool
+) -> Float[Array, "P G T"]:
+  """M / (N L): no completion's length appears in the denominator.
+
+  Dr. GRPO (arXiv:2503.20783), as its listing 1 has it. L is the configured
+  budget, never a padded width, which would change from batch to batch.
+
+  Args:
+    loss_mask: tokens that are trained on.
+    length_budget: L, in tokens.
+    count_empty: as for `sequence_mean`.
+
+  Returns:
+    Weights; 0 everywhere if nothing is trained on.
+  """
+  filled = jnp.any(loss_mask, axis=-1)
+  count = filled.size if count_empty else jnp.sum(filled)
+  return loss_mask / (jnp.maximum(count, 1) * float(length_budget))

@@ -1,0 +1,77 @@
+"""Named rewards of completions, and their mixture.
+
+A reward function takes (example, completion text) and returns a dict of named
+scores. `correctness` is the one that accuracy and dynamic sampling look at.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from grpo_jax.rewards.thinking import split_thinking
+
+RewardFn = Callable[[object, str], Mapping[str, float]]
+
+
+def answer_and_format(score_answer: Callable[[object, str], float]) -> RewardFn:
+  """Correctness of the answer after `</think>`, and the form, apart.
+
+  DeepSeek-R1 (arXiv:2501.12948) rewards the two separately.
+
+  Args:
+    score_answer: (example, answer) -> between 0 and 1.
+
+  Returns:
+    A reward function with `correctness` and `format`.
+  """
+
+  def reward(example, completion):
+    parts = split_thinking(completion)
+    correctness = score_answer(example, parts.answer) if parts.answer else 0.0
+    return {"correctness": correctness, "format": float(parts.well_formed)}
+
+  return reward
+
+
+def score_completions(
+  reward_fn: RewardFn,
+  examples: Sequence[object],
+  completions: Sequence[Sequence[str]],
+) -> dict[str, np.ndarray]:
+  """Scores of all completions by name.
+
+  Args:
+    reward_fn: of one completion.
+    examples: P problems.
+    completions: G texts for each.
+
+  Returns:
+    Arrays `[P, G]`, float32.
+  """
+  scores = [
+    [dict(reward_fn(example, text)) for text in texts]
+    for example, texts in zip(examples, completions, strict=True)
+  ]
+  names = scores[0][0].keys()
+  return {
+    name: np.array([[s[name] for s in row] for row in scores], np.float32)
+    for name in names
+  }
+
+
+def mix(
+  scores: Mapping[str, np.ndarray], weights: Mapping[str, float]
+) -> np.ndarray:
+  """Sum over names of weight * score, `[P, G]` float32.
+
+  Raises:
+    ValueError: a weight is for a score that the reward function does not give.
+  """
+  unknown = sorted(set(weights) - set(scores))
+  if unknown:
+    raise ValueError(
+      f"reward weights name {unknown}, but the reward function gives"
+      f" {sorted(scores)}."
+    )
+  mixed = sum(weight * scores[name] for name, weight in weights.items())
+  return np.asarray(mixed, np.float32)

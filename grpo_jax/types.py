@@ -1,0 +1,134 @@
+"""Axis letters, and the values that travel between the parts.
+
+P prompts, G completions per prompt, N = P * G completions, T completion
+positions, S positions of a row (prompt and completion), V vocabulary, D width,
+L layers, H query heads, K key-value heads, C channels per head, F MLP width,
+Z cache slots, B any number of rows.
+
+Groups are a grid [P, G]. A per-token array sits on the token that it scores:
+logp[n, t] = log p(tokens[n, t] | everything before). Masks are bool, True
+means keep; they come from lengths or from the sampler, never from token ids.
+"""
+
+from typing import Any
+
+import chex
+from jaxtyping import Array, Bool, Float, Int
+
+# Why a completion ended, as `Rollouts.stop_reason` holds it.
+RUNNING, EOS, LENGTH = 0, 1, 2
+STOP_REASONS = ("running", "eos", "length")
+
+
+@chex.dataclass(frozen=True)
+class Rollouts:
+  """Groups of completions, with what was measured of them.
+
+  Every leaf leads with the prompt axis, so that groups can be filtered,
+  joined, padded and carried to the next step by one `jax.tree.map`.
+
+  Attributes:
+    prompt_tokens: right-padded.
+    prompt_lengths: tokens of each prompt.
+    tokens: completions, right-padded, EOS included.
+    lengths: tokens of each completion, EOS included.
+    stop_reason: one of RUNNING, EOS, LENGTH.
+    loss_mask: tokens that the policy chose: up to EOS, none that were forced.
+    behaviour_logp: log-probability under the distribution sampled from
+      (temperature, top-k and top-p applied), in nats.
+    sample_mask: completions that exist; False where a group only fills up a
+      batch.
+    version: optimizer step whose parameters sampled the group.
+    outcome: reward before shaping, in reward units.
+    accuracy: 1 where the answer is right, before any shaping.
+    old_logp: the trainer's log-probability at the time of sampling, in nats,
+      at the sampling temperature.
+    ref_logp: the same under the reference policy; zeros without one.
+  """
+
+  prompt_tokens: Int[Array, "P Q"]
+  prompt_lengths: Int[Array, "P"]
+  tokens: Int[Array, "P G T"]
+  lengths: Int[Array, "P G"]
+  stop_reason: Int[Array, "P G"]
+  loss_mask: Bool[Array, "P G T"]
+  behaviour_logp: Float[Array, "P G T"]
+  sample_mask: Bool[Array, "P G"]
+  version: Int[Array, "P"]
+  outcome: Float[Array, "P G"]
+  accuracy: Float[Array, "P G"]
+  old_logp: Float[Array, "P G T"]
+  ref_logp: Float[Array, "P G T"]
+
+  @property
+  def truncated(self) -> Bool[Array, "P G"]:
+    """Completions that were cut at the length limit."""
+    return self.stop_reason == LENGTH
+
+
+@chex.dataclass(frozen=True)
+class Rows:
+  """Token rows for the model, and where completion tokens lie in them.
+
+  Attributes:
+    tokens: sequences of prompt and completion, contiguous, right-padded.
+    segments: which sequence of its row a token belongs to; a token sees only
+      its own sequence.
+    positions: of each token in its own sequence.
+    predecessor: for each completion token, the index into the flattened rows
+      of the token before it: the one whose hidden state predicts it.
+  """
+
+  tokens: Int[Array, "B S"]
+  segments: Int[Array, "B S"]
+  positions: Int[Array, "B S"]
+  predecessor: Int[Array, "N T"]
+
+
+@chex.dataclass(frozen=True)
+class TrainBatch:
+  """What one optimizer step needs of N completions.
+
+  Attributes:
+    rows: the model's input.
+    tokens: the completions, the targets.
+    loss_mask: tokens that are trained on.
+    weight: of each token in the loss; holds the denominator of the whole
+      optimizer batch, so that sums over any split of it are exact.
+    advantage: in reward units, or normalised.
+    old_logp: denominator of the ratio, in nats.
+    ref_logp: of the reference policy, in nats.
+  """
+
+  rows: Rows
+  tokens: Int[Array, "N T"]
+  loss_mask: Bool[Array, "N T"]
+  weight: Float[Array, "N T"]
+  advantage: Float[Array, "N T"]
+  old_logp: Float[Array, "N T"]
+  ref_logp: Float[Array, "N T"]
+
+
+@chex.dataclass(frozen=True)
+class TokenScores:
+  """What the model says of the completion tokens, in nats."""
+
+  logp: Float[Array, "N T"]
+  entropy: Float[Array, "N T"]
+
+
+@chex.dataclass(frozen=True)
+class TrainState:
+  """Everything that a device holds between steps.
+
+  Attributes:
+    step: optimizer updates so far, skipped ones included.
+    params: of the model, float32.
+    opt_state: of the optimizer.
+    skipped_in_a_row: updates skipped since the last finite one.
+  """
+
+  step: Int[Array, ""]
+  params: Any
+  opt_state: Any
+  skipped_in_a_row: Int[Array, ""]
