@@ -10,6 +10,11 @@ import random
 import re
 
 from grpo_jax.data.example import Example
+from grpo_jax.data.prompts import check_disjoint
+from grpo_jax.data.reasoning_gym import load_reasoning_gym, score_answer
+from grpo_jax.data.tokenizer import CharTokenizer
+from grpo_jax.rewards.functions import answer_and_format
+from grpo_jax.training.rollouts import Task
 
 CHARACTERS = "0123456789+-=;:?"
 
@@ -93,3 +98,52 @@ def trace(example: Example, rng: random.Random) -> str:
   if kind in (blurted, broken_off):
     return kind(numbers, rng)
   return f"<think>{kind(numbers)}</think>{sum(numbers)}"
+
+
+def make_task(
+  *,
+  data_dir: str,
+  train_size: int,
+  test_size: int,
+  min_terms: int = 2,
+  max_terms: int = 5,
+  min_digits: int = 1,
+  max_digits: int = 1,
+) -> Task:
+  """Sums and differences with a tokenizer of characters.
+
+  Args:
+    data_dir: folder for prepared data.
+    train_size: problems to train on.
+    test_size: held-out problems, none of which is among the former.
+    min_terms: terms of the shortest problems.
+    max_terms: terms of the longest.
+    min_digits: digits of the smallest numbers.
+    max_digits: digits of the largest.
+
+  Returns:
+    The task.
+  """
+  train, test = load_reasoning_gym(
+    task="chain_sum",
+    task_args=dict(
+      min_terms=min_terms,
+      max_terms=max_terms,
+      min_digits=min_digits,
+      max_digits=max_digits,
+    ),
+    train_size=train_size,
+    test_size=test_size,
+    seed=0,
+    data_dir=data_dir,
+  )
+  check_disjoint(train, test)
+  return Task(
+    train=train,
+    test=test,
+    tokenizer=CharTokenizer(CHARACTERS),
+    prompt=prompt,
+    trace=trace,
+    reward_fn=answer_and_format(score_answer),
+    label=difficulty,
+  )

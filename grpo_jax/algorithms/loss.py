@@ -1,4 +1,4 @@
-"""The one loss of the repository, and what is prepared for it once per batch."""
+"""The one loss of the repository, and what is prepared for it."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float

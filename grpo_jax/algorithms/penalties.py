@@ -1,4 +1,9 @@
-"""Per-token terms beside the surrogate, each with a coefficient."""
+"""Per-token terms beside the surrogate, each with a coefficient.
+
+x = log pi - log pi_ref, in nats. As values, k1 = x and k3 are unbiased for
+KL(pi || pi_ref), k2 is not; as losses, whose gradient is what counts, it is
+k2 that is right on policy, k3 that is not, and k1 pulls nowhere.
+"""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -13,5 +18,97 @@ def kl_k3(scores: TokenScores, batch: TrainBatch) -> Float[Array, "N T"]:
   for KL(pi || pi_ref) as a value; as a loss its expected gradient is that of
   the other direction, KL(pi_ref || pi).
   """
-  difference = jnp.where(batch.loss_mask, batch.ref_logp - scores.logp, 0.0)
-  return jnp.expm1(difference) - difference
+  return _k3(-_log_ratio_to_reference(scores, batch))
+
+
+def kl_k2(scores: TokenScores, batch: TrainBatch) -> Float[Array, "N T"]:
+  """k2 = x^2 / 2, in square nats.
+
+  REINFORCE++ with a baseline (arXiv:2501.03262, eq. 8). Biased as a value; as
+  a loss its expected gradient on policy is that of KL(pi || pi_ref).
+  """
+  return _log_ratio_to_reference(scores, batch) ** 2 / 2
+
+
+def kl_weighted_k3(
+  scores: TokenScores, batch: TrainBatch
+) -> Float[Array, "N T"]:
+  """r k3 with r = pi / pi_old, in nats: right off policy as well.
+
+  DeepSeek-V3.2 (arXiv:2512.02556). Its gradient is r x grad log pi, which is
+  that of KL(pi || pi_ref) in expectation over pi_old.
+  """
+  x = _log_ratio_to_reference(scores, batch)
+  r = jnp.exp(jnp.where(batch.loss_mask, scores.logp - batch.old_logp, 0.0))
+  return r * _k3(-x)
+
+
+def kl_sequence_k3(
+  scores: TokenScores, batch: TrainBatch
+) -> Float[Array, "N T"]:
+  """k3 of the whole completion, exp(D) - D - 1 with D = sum_t d, per token.
+
+  As typeset in DeepSeek-R1 (arXiv:2501.12948). Overflows to infinity once a
+  completion's log-ratio passes 88 nats.
+  """
+  x = _log_ratio_to_reference(scores, batch)
+  total = _k3(-x.sum(axis=-1, keepdims=True))
+  return jnp.where(batch.loss_mask, total, 0.0)
+
+
+def negative_entropy(
+  scores: TokenScores, batch: TrainBatch
+) -> Float[Array, "N T"]:
+  """-H(pi) at each token, in nats: a bonus for entropy, as PPO has it."""
+  return jnp.where(batch.loss_mask, -scores.entropy, 0.0)
+
+
+def clipped_value_loss(
+  values: Float[Array, "N T"],
+  old_values: Float[Array, "N T"],
+  returns: Float[Array, "N T"],
+  *,
+  clip: float,
+) -> Float[Array, "N T"]:
+  """max((V - R)^2, (clip(V, V_old - c, V_old + c) - R)^2) / 2.
+
+  PPO's code (arXiv:1707.06347), not its text.
+
+  Args:
+    values: V, differentiable, in reward units.
+    old_values: V when the completions were sampled.
+    returns: R, the target.
+    clip: c, in reward units.
+
+  Returns:
+    In square reward units.
+  """
+  bounded = old_values + jnp.clip(values - old_values, -clip, clip)
+  return jnp.maximum((values - returns) ** 2, (bounded - returns) ** 2) / 2
+
+
+def adaptive_kl_coefficient(
+  coefficient: Float[Array, ""], kl: Float[Array, ""], *, target: float
+) -> Float[Array, ""]:
+  """Halves beta below target / 1.5, doubles it above 1.5 target.
+
+  The penalty form of PPO (arXiv:1707.06347, section 4).
+
+  Args:
+    coefficient: beta, in reward units per nat.
+    kl: measured with it, in nats.
+    target: in nats.
+
+  Returns:
+    Beta for the next update.
+  """
+  lower = jnp.where(kl < target / 1.5, coefficient / 2, coefficient)
+  return jnp.where(kl > 1.5 * target, coefficient * 2, lower)
+
+
+def _log_ratio_to_reference(scores, batch):
+  return jnp.where(batch.loss_mask, scores.logp - batch.ref_logp, 0.0)
+
+
+def _k3(d):
+  return jnp.expm1(d) - d

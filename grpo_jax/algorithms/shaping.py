@@ -44,3 +44,70 @@ def mixed_accuracy_groups(
     True for groups that carry a signal.
   """
   return ~tied(accuracy, sample_mask)
+
+
+def overlong_indicator(
+  lengths: Int[Array, "P G"], *, max_tokens: int
+) -> Float[Array, "P G"]:
+  """-1[l > L_max]: the penalty of popular descriptions of DAPO.
+
+  Equal to `soft_overlong_penalty` but for its ramp.
+
+  Args:
+    lengths: of the completions, in tokens.
+    max_tokens: L_max.
+
+  Returns:
+    -1 or 0, in reward units.
+  """
+  return jnp.where(lengths > max_tokens, -1.0, 0.0)
+
+
+def relative_length_reward(
+  lengths: Int[Array, "P G"],
+  correct: Bool[Array, "P G"],
+  sample_mask: Bool[Array, "P G"],
+) -> Float[Array, "P G"]:
+  """0.5 - (l - min l) / (max l - min l); at most 0 for wrong answers.
+
+  The length reward of Kimi k1.5 (arXiv:2501.12599), which gives no weight for
+  it: off at first, then constant.
+
+  Args:
+    lengths: l, in tokens; compared within the group.
+    correct: completions with the right answer.
+    sample_mask: completions that count.
+
+  Returns:
+    Between -0.5 and 0.5; 0 where masked and where all lengths of a group are
+    the same.
+  """
+  far = jnp.iinfo(lengths.dtype).max
+  shortest = jnp.min(
+    jnp.where(sample_mask, lengths, far), axis=-1, keepdims=True
+  )
+  longest = jnp.max(jnp.where(sample_mask, lengths, 0), axis=-1, keepdims=True)
+  spread = longest - shortest
+  reward = 0.5 - (lengths - shortest) / jnp.maximum(spread, 1)
+  reward = jnp.where(correct, reward, jnp.minimum(reward, 0.0))
+  return jnp.where(sample_mask & (spread > 0), reward, 0.0)
+
+
+def sequence_kl(
+  old_logp: Float[Array, "P G T"],
+  ref_logp: Float[Array, "P G T"],
+  loss_mask: Bool[Array, "P G T"],
+) -> Float[Array, "P G"]:
+  """Sum over tokens of k1 = log pi_old - log pi_ref, to subtract as a penalty.
+
+  RLOO (arXiv:2402.14740) has r - beta KL as the reward of a completion.
+
+  Args:
+    old_logp: of the policy that sampled, in nats.
+    ref_logp: of the reference policy, in nats.
+    loss_mask: tokens that the policy chose.
+
+  Returns:
+    In nats; may be negative.
+  """
+  return jnp.sum(jnp.where(loss_mask, old_logp - ref_logp, 0.0), axis=-1)

@@ -57,3 +57,41 @@ def constant_length(
   filled = jnp.any(loss_mask, axis=-1)
   count = filled.size if count_empty else jnp.sum(filled)
   return loss_mask / (jnp.maximum(count, 1) * float(length_budget))
+
+
+def token_sum_mean(
+  loss_mask: Bool[Array, "P G T"], *, count_empty: bool
+) -> Float[Array, "P G T"]:
+  """M / N: the sum over a completion's tokens, then the completions' mean.
+
+  RLOO (arXiv:2402.14740), and Dr. GRPO's formula as opposed to its listing.
+
+  Args:
+    loss_mask: tokens that are trained on.
+    count_empty: as for `sequence_mean`.
+
+  Returns:
+    Weights; 0 everywhere if nothing is trained on.
+  """
+  return constant_length(loss_mask, length_budget=1, count_empty=count_empty)
+
+
+def group_token_mean(
+  loss_mask: Bool[Array, "P G T"], *, count_empty: bool
+) -> Float[Array, "P G T"]:
+  """M / (n_group P): the token mean of each group, then the groups' mean.
+
+  DAPO eq. 8 (arXiv:2503.14476) and ScaleRL's "prompt average"
+  (arXiv:2510.13786).
+
+  Args:
+    loss_mask: tokens that are trained on.
+    count_empty: whether P includes groups without such tokens.
+
+  Returns:
+    Weights; 0 everywhere if nothing is trained on.
+  """
+  P = loss_mask.shape[0]
+  rows = loss_mask.reshape(P, 1, -1)
+  weights = sequence_mean(rows, count_empty=count_empty)
+  return weights.reshape(loss_mask.shape)

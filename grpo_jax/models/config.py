@@ -15,13 +15,13 @@ class ModelConfig:
     kv_heads: key and value heads, K; each serves H / K query heads.
     head_dim: channels per head, C; even, because RoPE rotates pairs.
     mlp_width: channels of the gated MLP, F.
-    rope_theta: base of the rotary wavelengths (arXiv:2104.09864).
-    norm_eps: added to the mean square in RMSNorm.
     tie_embeddings: use the embedding as the output projection too.
     scan_layers: one compiled block looped over stacked weights (compiles fast
       at any depth) instead of L unrolled ones (about 3x faster decoding on a
       CPU, where slicing the stack copies the weights at every step).
     dtype: of activations and matrix products; parameters stay float32.
+    rope_theta: base of the rotary wavelengths (arXiv:2104.09864).
+    norm_eps: added to the mean square in RMSNorm.
   """
 
   vocab_size: int
@@ -31,11 +31,11 @@ class ModelConfig:
   kv_heads: int
   head_dim: int
   mlp_width: int
-  rope_theta: float
-  norm_eps: float
   tie_embeddings: bool
   scan_layers: bool
   dtype: str
+  rope_theta: float = 10_000.0
+  norm_eps: float = 1e-6
 
   def __post_init__(self):
     for field in ("vocab_size", "width", "layers", "kv_heads", "mlp_width"):

@@ -177,7 +177,8 @@ def init_params(config: ModelConfig, key: Array) -> dict:
   def everything(module):
     return module.unembed(module(tokens, tokens, mask, None)[0])
 
-  return nn.init(everything, Decoder(config))(key)["params"]
+  # Compiled as one: op by op, each weight's shape would be compiled alone.
+  return jax.jit(nn.init(everything, Decoder(config)))(key)["params"]
 
 
 def trunk(

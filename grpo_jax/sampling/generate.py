@@ -1,5 +1,6 @@
 """Groups of completions for a batch of prompts, as one compiled function."""
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ class Completions(NamedTuple):
   stop_reason: Int[Array, "P G"]
 
 
+@functools.partial(jax.jit, static_argnames="group_size")
 def completion_keys(
   key: Array, prompt_ids: Int[Array, " P"], group_size: int
 ) -> Array:

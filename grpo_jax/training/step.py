@@ -1,10 +1,12 @@
 """The optimizer step: a sum over microbatches, one update."""
 
 import dataclasses
+import time
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from grpo_jax.algorithms.loss import token_loss
@@ -161,18 +163,27 @@ def make_train_step(
   return jax.jit(train_step, donate_argnums=(0,))
 
 
-def make_score(config: ModelConfig, *, temperature: float) -> Callable:
-  """Compiles the log-probabilities of groups `[P, G, T]`, without gradients.
+def make_scorer(
+  config: ModelConfig,
+  *,
+  temperature: float,
+  groups_per_call: int,
+  ref_params: dict | None,
+) -> Callable:
+  """A function that fills in the trainer's log-probabilities of groups.
 
   Args:
     config: of the model.
     temperature: that the completions were sampled at.
+    groups_per_call: the one batch size that is compiled.
+    ref_params: of the reference policy; None leaves `ref_logp` at zero and
+      runs nothing.
 
   Returns:
-    A jitted function of (params, prompt_tokens `[P, Q]`, prompt_lengths `[P]`,
-    tokens `[P, G, T]`) to log-probabilities in nats.
+    `scorer(params, rollouts) -> (rollouts, seconds)`, arrays on the host.
   """
 
+  @jax.jit
   def score_groups(params, prompt_tokens, prompt_lengths, tokens):
     P, G, T = tokens.shape
     flat = tokens.reshape(P * G, T)
@@ -184,4 +195,22 @@ def make_score(config: ModelConfig, *, temperature: float) -> Callable:
     scores = score(params, config, rows, flat, temperature=temperature)
     return scores.logp.reshape(P, G, T)
 
-  return jax.jit(score_groups)
+  def logp_of(params, rollouts):
+    inputs = (rollouts.prompt_tokens, rollouts.prompt_lengths, rollouts.tokens)
+    parts = []
+    for at in range(0, len(inputs[0]), groups_per_call):
+      part = [x[at : at + groups_per_call] for x in inputs]
+      missing = groups_per_call - len(part[0])
+      filled = [np.concatenate([x, np.repeat(x[:1], missing, 0)]) for x in part]
+      logp = np.asarray(score_groups(params, *filled))
+      parts.append(logp[: len(part[0])])
+    return np.concatenate(parts)
+
+  def scorer(params, rollouts):
+    start = time.perf_counter()
+    rollouts = rollouts.replace(old_logp=logp_of(params, rollouts))
+    if ref_params is not None:
+      rollouts = rollouts.replace(ref_logp=logp_of(ref_params, rollouts))
+    return rollouts, time.perf_counter() - start
+
+  return scorer

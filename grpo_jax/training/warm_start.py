@@ -4,15 +4,32 @@ The "cold start" of DeepSeek-R1 (arXiv:2501.12948). It is the same train step
 under the recipe `supervised`.
 """
 
+import dataclasses
+import random
 from collections.abc import Callable
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from grpo_jax.algorithms import recipes
 from grpo_jax.algorithms.weights import token_mean
+from grpo_jax.models.config import ModelConfig
+from grpo_jax.reporting.progress import Progress
+from grpo_jax.training.checkpoints import Checkpoints
 from grpo_jax.training.packing import packed_rows, place
+from grpo_jax.training.rollouts import Task
+from grpo_jax.training.step import (
+  OptimizerOptions,
+  init_state,
+  make_optimizer,
+  make_train_step,
+)
 from grpo_jax.types import TrainBatch
+
+# Shorter sequences do not occur; it bounds how many a packed batch can hold.
+_LEAST_TOKENS = 18
 
 
 def supervised_batch(
@@ -70,3 +87,131 @@ def supervised_batch(
     ref_logp=np.zeros(mask.shape, np.float32),
   )
   return jax.tree.map(lambda x: jnp.asarray(x)[None], batch), index
+
+
+@dataclasses.dataclass(frozen=True)
+class WarmStartOptions:
+  """Supervised learning of the task's traces.
+
+  Attributes:
+    max_steps: optimizer updates; 0 starts from random parameters.
+    rows: of packed sequences per update.
+    row_tokens: of each row, prompts included.
+    learning_rate: highest of a cosine over max_steps, with 5 % warm-up.
+    stop_at_pass_at_1: ends before max_steps once a probe reaches it.
+    probe_every_steps: updates between probes.
+  """
+
+  max_steps: int
+  rows: int
+  row_tokens: int
+  learning_rate: float
+  stop_at_pass_at_1: float
+  probe_every_steps: int
+
+  def __post_init__(self):
+    if self.max_steps < 0:
+      raise ValueError("max_steps must not be negative.")
+    if min(self.rows, self.row_tokens, self.probe_every_steps) < 1:
+      raise ValueError(
+        "rows, row_tokens and probe_every_steps must be at least 1."
+      )
+    if not 0 < self.stop_at_pass_at_1 <= 1:
+      raise ValueError("stop_at_pass_at_1 must lie in (0, 1].")
+
+
+def warm_start(
+  params: dict,
+  task: Task,
+  config: ModelConfig,
+  options: WarmStartOptions,
+  *,
+  probe: Callable[[dict], float],
+  completion_width: int,
+  seed: int,
+  directory: Path,
+  stop_requested: Callable[[], bool],
+) -> dict | None:
+  """Trains on traces, or reads what an earlier call with this folder left.
+
+  Args:
+    params: random ones.
+    task: with `trace`.
+    config: of the model.
+    options: how.
+    probe: params -> pass@1 on a few training problems.
+    completion_width: T; longer traces are left out.
+    seed: of the traces.
+    directory: for its checkpoint; one folder per configuration.
+    stop_requested: asked between updates; if true, saves and gives up.
+
+  Returns:
+    Parameters; None if it was stopped. The next call goes on from there.
+  """
+  if not options.max_steps:
+    return params
+  optimizer = make_optimizer(
+    OptimizerOptions(
+      learning_rate=options.learning_rate,
+      warmup_steps=options.max_steps // 20,
+      decay_steps=options.max_steps,
+      b1=0.9,
+      b2=0.99,
+      weight_decay=0.0,
+      max_grad_norm=1.0,
+    )
+  )
+  state = init_state(params, optimizer)
+  checkpoints = Checkpoints(directory, keep=1)
+  restored = checkpoints.restore_latest(state)
+  step, position = 0, {"next": 0, "done": False}
+  if restored is not None:
+    step, state, position = restored
+  train_step = make_train_step(
+    recipes.supervised(length_budget=completion_width),
+    config,
+    optimizer,
+    temperature=1.0,
+  )
+  sequence = _trace_sequence(task, seed)
+  with Progress("warm start", options.max_steps, start=step) as progress:
+    while not position["done"]:
+      batch, position["next"] = supervised_batch(
+        sequence,
+        position["next"],
+        rows=options.rows,
+        width=options.row_tokens,
+        max_sequences=options.rows * options.row_tokens // _LEAST_TOKENS,
+        completion_width=completion_width,
+      )
+      state, metrics = train_step(state, batch)
+      step += 1
+      position["done"] = step == options.max_steps
+      if step % options.probe_every_steps == 0 or position["done"]:
+        accuracy = probe(state.params)
+        position["done"] |= accuracy >= options.stop_at_pass_at_1
+        loss = float(metrics["loss"][0])
+        progress.update(
+          step, {"nll": f"{loss:.3f}", "pass@1": f"{accuracy:.3f}"}
+        )
+      stopped = stop_requested() and not position["done"]
+      if stopped or position["done"]:
+        checkpoints.save(step, state, position)
+      if stopped:
+        return None
+  return state.params
+
+
+def _trace_sequence(task: Task, seed: int):
+  """index -> (prompt, trace with its end token), the problems in turn."""
+
+  def sequence(index):
+    example = task.train[index % len(task.train)]
+    trace = task.trace(example, random.Random(f"{seed}:{index}"))
+    encode = task.tokenizer.encode
+    return encode(task.prompt(example)), [
+      *encode(trace),
+      task.tokenizer.stop_ids[0],
+    ]
+
+  return sequence

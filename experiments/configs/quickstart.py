@@ -1,0 +1,33 @@
+"""A tiny model learns to do its sums, on a laptop.
+
+  python -m experiments.run --config=experiments/configs/quickstart.py \\
+    --workdir=runs/quickstart
+
+Hardware: 2 CPU cores. `quickstart.py:smoke` is the same run cut down to the
+minute that a test of the installation may take; it learns nothing to speak of.
+"""
+
+from ml_collections import ConfigDict
+
+from experiments.configs import base
+
+
+def get_config(size: str = "full") -> ConfigDict:
+  """The base config, or its `smoke` version."""
+  c = base.get_config()
+  if size == "smoke":
+    c.task.train_size = 512
+    c.task.test_size = 32
+    c.warm_start.max_steps = 60
+    c.warm_start.probe_every_steps = 30
+    c.sampling.prompts_per_step = 8
+    c.sampling.group_size = 8
+    c.sampling.max_rounds = 2
+    c.optimizer.minibatches = 2
+    c.evaluation.samples_per_problem = 4
+    c.evaluation.every_steps = 2
+    c.run.steps = 4
+    c.run.checkpoint_every_steps = 2
+  elif size != "full":
+    raise ValueError(f"quickstart.py has `full` and `smoke`, not {size!r}.")
+  return c

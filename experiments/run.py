@@ -1,0 +1,187 @@
+"""Trains, evaluates and reports: the one command.
+
+  python -m experiments.run --config=experiments/configs/quickstart.py \
+    --workdir=runs/quickstart
+
+The same command continues a run that was stopped. Any value of the config can
+be set, as in `--config.recipe.name=grpo` or `--config.run.steps=100`.
+"""
+
+import json
+import logging
+import re
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+from absl import flags
+from ml_collections import ConfigDict, config_flags
+
+from grpo_jax.errors import UserError
+
+_CONFIG = config_flags.DEFINE_config_file(
+  "config", None, "File with get_config(), or file:argument."
+)
+_WORKDIR = flags.DEFINE_string(
+  "workdir", None, "Folder for everything that the run writes."
+)
+_NEW_CONFIG = flags.DEFINE_bool(
+  "allow_config_change",
+  False,
+  "Continue a run in workdir under a configuration that differs from its own.",
+)
+
+_log = logging.getLogger(__name__)
+
+
+def main(argv: list[str]) -> int:
+  """Runs the command.
+
+  Args:
+    argv: of the process.
+
+  Returns:
+    The exit code: 0 for a run that ended or was stopped and saved, 1 for one
+    that cannot go on, 2 for a wrong call.
+  """
+  logging.basicConfig(format="%(message)s", level=logging.INFO)
+  # Their remarks on every save and build are not for the reader of a run.
+  for name in ("absl", "orbax", "matplotlib", "grain"):
+    logging.getLogger(name).setLevel(logging.ERROR)
+  try:
+    config, workdir = _parse(argv)
+    return _run(config, workdir)
+  except UserError as error:
+    print(textwrap.fill(f"Error: {error}", 80), file=sys.stderr)
+    return error.exit_code
+  except KeyboardInterrupt:
+    print("Stopped at once, without saving.", file=sys.stderr)
+    return 130
+
+
+def _parse(argv: list[str]) -> tuple[ConfigDict, Path]:
+  try:
+    rest = flags.FLAGS(argv)
+  except (
+    flags.Error,
+    AttributeError,
+    KeyError,
+    TypeError,
+    ValueError,
+  ) as error:
+    raise UserError(_flag_error(str(error))) from error
+  except OSError as error:
+    raise UserError(f"--config: {error}.") from error
+  if rest[1:]:
+    raise UserError(f"Unknown argument {rest[1]!r}; flags start with --.")
+  if _CONFIG.value is None:
+    raise UserError(
+      "--config is missing; try --config=experiments/configs/quickstart.py."
+    )
+  if not _WORKDIR.value:
+    raise UserError(
+      "--workdir is missing: name a folder for everything that the run"
+      " writes, such as --workdir=runs/quickstart."
+    )
+  if not isinstance(_CONFIG.value, ConfigDict):
+    raise UserError(
+      f"The config file {flags.FLAGS['config'].config_filename!r} does not"
+      " exist."
+    )
+  return _CONFIG.value, Path(_WORKDIR.value)
+
+
+def _flag_error(message: str) -> str:
+  """What absl and ml_collections say, as a sentence."""
+  unknown = re.search(
+    r"'(\w+)\\?'.*?Did you mean \"(\w+)\"", message, re.DOTALL
+  )
+  if unknown:
+    key, near = unknown.groups()
+    return f"Unknown config key {key!r}. Did you mean {near!r}?"
+  # A config file's own exception arrives as the text of its traceback.
+  before, traceback, _ = message.partition("Error whilst parsing config file")
+  if traceback:
+    return f"{before.strip()} {message.strip().splitlines()[-1]}"
+  return " ".join(message.split())
+
+
+def _run(config: ConfigDict, workdir: Path) -> int:
+  start = time.perf_counter()
+  from grpo_jax import host  # JAX is imported after the flags were found good
+
+  host.keep_freed_memory()
+  from experiments import build
+
+  build.check_keys(config)
+  _claim(workdir, config)
+  stop_requested = host.stop_on_signals()
+  parts = build.build(config)
+  setup = build.prepare(config, parts, stop_requested=stop_requested)
+  if setup is None:
+    _log.info("Stopped during the warm start; the same command continues.")
+    return 0
+  warm_start_s = time.perf_counter() - start
+
+  from grpo_jax.training.loop import train
+
+  outcome = train(setup, workdir, stop_requested=stop_requested)
+  if outcome.after is None:
+    _log.info(
+      "Stopped and saved at step %d of %d; the same command continues.",
+      outcome.step,
+      config.run.steps,
+    )
+    return 0
+
+  from experiments.results import write_results
+
+  write_results(
+    config, workdir, outcome, start=start, warm_start_s=warm_start_s
+  )
+  return 0
+
+
+def _claim(workdir: Path, config: ConfigDict) -> None:
+  """Makes workdir this configuration's, or refuses with the difference."""
+  mine = json.loads(config.to_json())
+  path = workdir / "config.json"
+  try:
+    workdir.mkdir(parents=True, exist_ok=True)
+    if path.exists() and not _NEW_CONFIG.value:
+      _refuse_difference(workdir, json.loads(path.read_text()), mine)
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(mine, indent=2) + "\n")
+    temporary.replace(path)
+  except OSError as error:
+    raise UserError(
+      f"--workdir={workdir} cannot be written to ({error.strerror}): name"
+      " another folder, or make room in it."
+    ) from error
+  except json.JSONDecodeError as error:
+    raise UserError(
+      f"{path} is damaged ({error}). Delete it if the configuration that you"
+      " give now is the one that the run had."
+    ) from error
+
+
+def _refuse_difference(workdir: Path, old: dict, new: dict) -> None:
+  from experiments.build import leaves
+
+  old, new = leaves(ConfigDict(old)), leaves(ConfigDict(new))
+  changed = [
+    f"{key}: {old.get(key, 'absent')} -> {new.get(key, 'absent')}"
+    for key in sorted(old.keys() | new.keys())
+    if old.get(key) != new.get(key)
+  ]
+  if changed:
+    raise UserError(
+      f"--workdir={workdir} holds a run of another configuration (was -> is"
+      f" now): {'; '.join(changed)}. Name another folder, or pass"
+      " --allow_config_change to continue that run under the new one."
+    )
+
+
+if __name__ == "__main__":
+  sys.exit(main(sys.argv))

@@ -1,0 +1,64 @@
+"""The process that drives the devices: memory, signals, versions."""
+
+import ctypes
+import importlib.metadata
+import platform
+import signal
+import threading
+from collections.abc import Callable
+
+import jax
+
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4
+_REPORTED_PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint")
+
+
+def keep_freed_memory() -> None:
+  """Makes glibc keep freed memory instead of giving it back to the system.
+
+  XLA's CPU backend allocates its buffers anew at every step. By default glibc
+  maps and unmaps large ones each time, and the page faults take nearly half
+  of a small model's training step (80 ms against 47 ms, measured on 2 cores).
+  Does nothing under another C library.
+  """
+  if platform.libc_ver()[0] != "glibc":
+    return
+  libc = ctypes.CDLL(None)
+  libc.mallopt(_M_MMAP_MAX, 0)
+  libc.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
+  libc.mallopt(_M_TOP_PAD, 2**26)
+
+
+def stop_on_signals() -> Callable[[], bool]:
+  """Turns the first SIGINT or SIGTERM into a request to stop.
+
+  Returns:
+    A function that tells whether a stop was requested. A second SIGINT raises
+    KeyboardInterrupt, as usual.
+  """
+  requested = threading.Event()
+
+  def request(signum, frame):
+    del frame
+    requested.set()
+    if signum == signal.SIGINT:
+      signal.signal(signal.SIGINT, signal.default_int_handler)
+
+  signal.signal(signal.SIGINT, request)
+  signal.signal(signal.SIGTERM, request)
+  return requested.is_set
+
+
+def describe_device() -> str:
+  """Backend, count and kind of the devices, for reports."""
+  devices = jax.devices()
+  kind = devices[0].device_kind
+  return f"{len(devices)} x {kind} ({jax.default_backend()})"
+
+
+def versions() -> dict[str, str]:
+  """Of Python and of the packages that results depend on."""
+  found = {"python": platform.python_version()}
+  for package in _REPORTED_PACKAGES:
+    found[package] = importlib.metadata.version(package)
+  return found

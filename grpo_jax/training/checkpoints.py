@@ -1,0 +1,153 @@
+"""Checkpoints of a run: device state and host state, saved as one."""
+
+import logging
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+
+from grpo_jax.types import Rollouts, TrainState
+
+_log = logging.getLogger(__name__)
+
+
+class Checkpoints:
+  """The newest few checkpoints of a run.
+
+  A checkpoint appears under its final name only when it is complete, so a run
+  may be killed at any moment.
+  """
+
+  def __init__(self, directory: Path, *, keep: int):
+    """Opens a folder of checkpoints, and makes it if need be.
+
+    Args:
+      directory: of the checkpoints.
+      keep: how many of the newest to keep.
+    """
+    self._directory = directory.absolute()
+    self._keep = keep
+    self._manager = self._open()
+
+  def _open(self) -> ocp.CheckpointManager:
+    return ocp.CheckpointManager(
+      self._directory,
+      options=ocp.CheckpointManagerOptions(
+        max_to_keep=self._keep, enable_async_checkpointing=False
+      ),
+      item_names=("state", "host"),
+    )
+
+  def latest_step(self) -> int | None:
+    """The newest checkpoint, None without any."""
+    return self._manager.latest_step()
+
+  def save(self, step: int, state: TrainState, host: dict[str, Any]) -> bool:
+    """Saves a checkpoint; a failure costs that checkpoint, not the run.
+
+    Args:
+      step: its name; one that exists already is left as it is.
+      state: device state.
+      host: JSON data.
+
+    Returns:
+      Whether the checkpoint exists now.
+    """
+    if step in self._manager.all_steps():
+      return True
+    try:
+      self._manager.save(
+        step,
+        args=ocp.args.Composite(
+          state=ocp.args.StandardSave(_as_dict(state)),
+          host=ocp.args.JsonSave(host),
+        ),
+      )
+    except Exception as error:  # a full disk shows in many ways down there
+      _log.warning(
+        "The checkpoint of step %d could not be saved in %s; the run goes on,"
+        " and older checkpoints are as they were. Cause: %s",
+        step,
+        self._directory,
+        str(error).splitlines()[0] if str(error) else repr(error),
+      )
+      self._manager = self._open()  # which also clears unfinished folders
+      return False
+    return True
+
+  def restore_latest(
+    self, like: TrainState
+  ) -> tuple[int, TrainState, dict[str, Any]] | None:
+    """The newest checkpoint that can be read.
+
+    A damaged one is moved aside, into `damaged/`, and the one before is tried.
+
+    Args:
+      like: a state of the same shapes.
+
+    Returns:
+      (step, state, host); None if there is no readable checkpoint.
+    """
+    target = jax.tree.map(ocp.utils.to_shape_dtype_struct, _as_dict(like))
+    for step in self._newest_first():
+      try:
+        restored = self._manager.restore(
+          step,
+          args=ocp.args.Composite(
+            state=ocp.args.StandardRestore(target),
+            host=ocp.args.JsonRestore(),
+          ),
+        )
+        return step, TrainState(**restored["state"]), restored["host"]
+      except Exception as error:  # whatever a damaged file leads to
+        aside = self._directory.parent / "damaged" / str(step)
+        _log.warning(
+          "The checkpoint of step %d cannot be read and was moved to %s; the"
+          " one before it is used. Cause: %s",
+          step,
+          aside,
+          str(error).splitlines()[0] if str(error) else repr(error),
+        )
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.parent.mkdir(exist_ok=True)
+        shutil.move(self._directory / str(step), aside)
+        self._manager = self._open()
+    return None
+
+  def _newest_first(self) -> Iterator[int]:
+    while (step := self._manager.latest_step()) is not None:
+      yield step
+
+  def close(self) -> None:
+    """Waits for what is being written."""
+    self._manager.close()
+
+
+def _as_dict(state: TrainState) -> dict[str, Any]:
+  return {name: getattr(state, name) for name in state.__dataclass_fields__}
+
+
+def rollouts_to_json(rollouts: Rollouts | None) -> dict[str, Any] | None:
+  """Groups as JSON data; float32 values survive exactly."""
+  if rollouts is None:
+    return None
+  return {
+    name: {"dtype": str(value.dtype), "values": value.tolist()}
+    for name, value in rollouts.items()
+  }
+
+
+def rollouts_from_json(data: dict[str, Any] | None) -> Rollouts | None:
+  """The inverse of `rollouts_to_json`."""
+  if data is None:
+    return None
+  return Rollouts(
+    **{
+      name: np.array(leaf["values"], leaf["dtype"])
+      for name, leaf in data.items()
+    }
+  )

@@ -1,0 +1,83 @@
+"""The figures of a step, under the names that users of TRL know."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from grpo_jax.training.collect import Collected
+from grpo_jax.types import LENGTH
+
+
+def mean_totals(parts: Sequence[dict]) -> dict[str, float]:
+  """Divides the summed (total, weight) pairs of all updates of a step, once.
+
+  Args:
+    parts: metrics of each update, fetched to the host.
+
+  Returns:
+    One mean per name; a name whose weight is 0 is left out.
+  """
+  means = {}
+  for name in parts[0] if parts else ():
+    total = sum(float(part[name][0]) for part in parts)
+    weight = sum(float(part[name][1]) for part in parts)
+    if weight:
+      means[name] = total / weight
+  return means
+
+
+def rollout_metrics(collected: Collected) -> dict[str, float]:
+  """Figures of all that was sampled in a step, whether kept or not.
+
+  Args:
+    collected: the step's batch.
+
+  Returns:
+    Rewards before shaping, groups, lengths in tokens; fewer names if nothing
+    was sampled because enough groups were pending.
+  """
+  metrics = {"groups/trained": float(collected.groups)}
+  if collected.rollouts is not None:
+    versions = collected.rollouts.version
+    metrics["groups/max_age_steps"] = float(versions.max() - versions.min())
+  if collected.logp_difference.size:
+    difference = collected.logp_difference
+    prefix = "sampling/sampling_logp_difference"
+    metrics[f"{prefix}/mean"] = float(difference.mean())
+    metrics[f"{prefix}/max"] = float(difference.max())
+  if not collected.sampled:
+    return metrics
+
+  def of_all(get):
+    return np.concatenate([get(sampled) for sampled in collected.sampled])
+
+  outcome = of_all(lambda s: s.rollouts.outcome)
+  right = of_all(lambda s: s.rollouts.accuracy) > 0
+  lengths = of_all(lambda s: s.rollouts.lengths)
+  truncated = of_all(lambda s: s.rollouts.stop_reason) == LENGTH
+  metrics |= {
+    "reward": float(outcome.mean()),
+    "reward_std": float(outcome.std()),
+    "frac_reward_zero_std": float(np.mean(np.ptp(outcome, axis=1) == 0)),
+    "groups/sampled": float(len(outcome)),
+    "groups/all_right": float(right.all(axis=1).mean()),
+    "groups/all_wrong": float((~right).all(axis=1).mean()),
+    "completions/mean_length": float(lengths.mean()),
+    "completions/max_length": float(lengths.max()),
+    "completions/clipped_ratio": float(truncated.mean()),
+  }
+  metrics["groups/keep_rate"] = 1.0 - (
+    metrics["groups/all_right"] + metrics["groups/all_wrong"]
+  )
+  for name, which in (("right", right), ("wrong", ~right)):
+    if which.any():
+      metrics[f"completions/mean_length_{name}"] = float(lengths[which].mean())
+  if not truncated.all():
+    metrics["completions/mean_terminated_length"] = float(
+      lengths[~truncated].mean()
+    )
+  for name in collected.sampled[0].scores:
+    metrics[f"rewards/{name}/mean"] = float(
+      of_all(lambda s, name=name: s.scores[name]).mean()
+    )
+  return metrics

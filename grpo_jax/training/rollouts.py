@@ -1,0 +1,182 @@
+"""Completions of problems, sampled, verified and ready for a recipe."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from grpo_jax.data.example import Example
+from grpo_jax.data.tokenizer import pad_rows
+from grpo_jax.models.config import ModelConfig
+from grpo_jax.rewards.functions import RewardFn, mix, score_completions
+from grpo_jax.sampling.decode import SamplingOptions
+from grpo_jax.sampling.generate import completion_keys, make_generate
+from grpo_jax.types import STOP_REASONS, Rollouts
+
+
+class Task(NamedTuple):
+  """What the model is trained on.
+
+  Attributes:
+    train: problems to draw from.
+    test: held-out problems, in a fixed order.
+    tokenizer: of prompts and completions.
+    prompt: the text that a completion continues.
+    trace: (example, random.Random) -> a completion to imitate, or None.
+    reward_fn: (example, completion) -> named scores; `correctness` is one.
+    label: the group that results of a problem are reported under.
+  """
+
+  train: Sequence[Example]
+  test: Sequence[Example]
+  tokenizer: object
+  prompt: Callable[[Example], str]
+  trace: Callable | None
+  reward_fn: RewardFn
+  label: Callable[[Example], str]
+
+
+class Sampled(NamedTuple):
+  """P groups, on the host.
+
+  Attributes:
+    rollouts: with zeros for `old_logp` and `ref_logp`.
+    examples: P problems.
+    texts: G completions of each.
+    scores: named scores `[P, G]`.
+    sample_s: seconds of sampling.
+    reward_s: seconds of verification.
+  """
+
+  rollouts: Rollouts
+  examples: list[Example]
+  texts: list[list[str]]
+  scores: dict[str, np.ndarray]
+  sample_s: float
+  reward_s: float
+
+
+def make_rollout(
+  task: Task,
+  config: ModelConfig,
+  options: SamplingOptions,
+  *,
+  reward_weights: dict[str, float],
+  prompts_per_call: int,
+  group_size: int,
+  max_prompt_tokens: int,
+) -> Callable[..., Sampled]:
+  """A function that samples and verifies any number of groups.
+
+  Args:
+    task: the problems' tokenizer, prompt and reward.
+    config: of the model.
+    options: of sampling.
+    reward_weights: by name of score.
+    prompts_per_call: P of the one shape that is compiled; more problems take
+      several calls, fewer are filled up.
+    group_size: G.
+    max_prompt_tokens: Q.
+
+  Returns:
+    `rollout(params, examples, prompt_ids, key, version)`.
+  """
+  generate = make_generate(config, options)
+
+  def sample(params, examples, prompt_ids, key):
+    missing = prompts_per_call - len(examples)
+    filled = [*examples, *[examples[0]] * missing]
+    ids = np.pad(np.asarray(prompt_ids, np.int32), (0, missing))
+    prompt_tokens, prompt_lengths = encode_prompts(
+      task, filled, max_prompt_tokens
+    )
+    keys = completion_keys(key, ids, group_size)
+    completions = generate(params, prompt_tokens, prompt_lengths, keys)
+    host = jax.device_get((prompt_tokens, prompt_lengths, completions))
+    return jax.tree.map(lambda x: x[: len(examples)], host)
+
+  def rollout(params, examples, prompt_ids, key, version) -> Sampled:
+    start = time.perf_counter()
+    calls = [
+      sample(params, examples[at:end], prompt_ids[at:end], key)
+      for at in range(0, len(examples), prompts_per_call)
+      for end in [at + prompts_per_call]
+    ]
+    prompt_tokens, prompt_lengths, c = jax.tree.map(
+      lambda *parts: np.concatenate(parts), *calls
+    )
+    sampled = time.perf_counter()
+    texts = [
+      [
+        task.tokenizer.decode(tokens[:length])
+        for tokens, length in zip(group, lengths, strict=True)
+      ]
+      for group, lengths in zip(c.tokens, c.lengths, strict=True)
+    ]
+    scores = score_completions(task.reward_fn, examples, texts)
+    in_completion = np.arange(c.tokens.shape[-1]) < c.lengths[..., None]
+    rollouts = Rollouts(
+      prompt_tokens=prompt_tokens,
+      prompt_lengths=prompt_lengths,
+      tokens=c.tokens,
+      lengths=c.lengths,
+      stop_reason=c.stop_reason,
+      loss_mask=in_completion,
+      behaviour_logp=c.logp,
+      sample_mask=np.ones(c.lengths.shape, bool),
+      version=np.full(len(examples), version, np.int32),
+      outcome=mix(scores, reward_weights),
+      accuracy=(scores["correctness"] >= 1.0).astype(np.float32),
+      old_logp=np.zeros_like(c.logp),
+      ref_logp=np.zeros_like(c.logp),
+    )
+    verified = time.perf_counter()
+    return Sampled(
+      rollouts,
+      list(examples),
+      texts,
+      scores,
+      sampled - start,
+      verified - sampled,
+    )
+
+  return rollout
+
+
+def encode_prompts(
+  task: Task, examples: Sequence[Example], max_prompt_tokens: int
+) -> tuple[np.ndarray, np.ndarray]:
+  """Right-padded prompts and their lengths.
+
+  Raises:
+    ValueError: a prompt is longer than max_prompt_tokens.
+  """
+  rows = [task.tokenizer.encode(task.prompt(e)) for e in examples]
+  for row, example in zip(rows, examples, strict=True):
+    if len(row) > max_prompt_tokens:
+      raise ValueError(
+        f"A prompt has {len(row)} tokens, more than max_prompt_tokens ="
+        f" {max_prompt_tokens}: {task.prompt(example)[:200]!r}"
+      )
+  return pad_rows(rows, max_prompt_tokens)
+
+
+def sample_rows(sampled: Sampled, task: Task, prompts: int) -> list[dict]:
+  """Completions of the first prompts, as samples.jsonl.gz holds them."""
+  rows = []
+  for p, example in enumerate(sampled.examples[:prompts]):
+    for g, text in enumerate(sampled.texts[p]):
+      reason = int(sampled.rollouts.stop_reason[p, g])
+      rows.append(
+        {
+          "prompt": task.prompt(example),
+          "completion": text,
+          "rewards": {
+            name: float(score[p, g]) for name, score in sampled.scores.items()
+          },
+          "stop_reason": STOP_REASONS[reason],
+        }
+      )
+  return rows

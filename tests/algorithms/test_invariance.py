@@ -1,0 +1,190 @@
+"""What must not matter to a loss and its gradient, for every recipe."""
+
+import inspect
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from grpo_jax.algorithms import recipes
+from grpo_jax.algorithms.recipes import Recipe
+
+T = 6
+# Arguments of recipes that are not run with the length budget alone.
+OPTIONS = {
+  "grpo": {"kl_coefficient": 0.1},
+  "dapo": {"overlong_buffer": 2},
+}
+
+
+def names():
+  """Every public function of the module that returns a recipe."""
+  return [
+    name
+    for name, function in inspect.getmembers(recipes, inspect.isfunction)
+    if inspect.signature(function).return_annotation is Recipe
+  ]
+
+
+def recipe(name) -> Recipe:
+  return getattr(recipes, name)(length_budget=T, **OPTIONS.get(name, {}))
+
+
+@pytest.fixture
+def compiled(loss_and_grad):
+  return lambda name: _compiled(loss_and_grad, name)
+
+
+@cache
+def _compiled(loss_and_grad, name):
+  one = recipe(name)
+
+  def run(rollouts, logp, parts=1):
+    entropy = -logp
+    return loss_and_grad(one, rollouts, logp, entropy=entropy, parts=parts)[:2]
+
+  return jax.jit(run, static_argnames="parts")
+
+
+def same(actual, expected, **tolerance):
+  tolerance = {"rtol": 1e-5, "atol": 1e-6} | tolerance
+  jax.tree.map(
+    lambda a, b: np.testing.assert_allclose(a, b, **tolerance),
+    actual,
+    expected,
+  )
+
+
+def permuted(tree, axis, order):
+  return jax.tree.map(
+    lambda x: jnp.take(x, order, axis) if x.ndim > axis else x, tree
+  )
+
+
+def test_the_list_is_not_empty():
+  assert {"grpo", "dapo", "dr_grpo", "supervised"} <= set(names())
+
+
+@pytest.mark.parametrize("name", names())
+def test_something_is_learned(name, compiled, random_batch):
+  loss, grad = compiled(name)(*random_batch(0))
+  assert np.isfinite(loss) and np.isfinite(grad).all()
+  assert np.abs(grad).max() > 1e-3
+
+
+@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("parts", [2, 4])
+def test_microbatches(name, parts, compiled, random_batch):
+  batch = random_batch(1)
+  run = compiled(name)
+  same(run(*batch, parts=parts), run(*batch))
+
+
+@pytest.mark.parametrize("name", names())
+def test_eager(name, compiled, random_batch, loss_and_grad):
+  rollouts, logp = random_batch(2)
+  eager = loss_and_grad(recipe(name), rollouts, logp, entropy=-logp)[:2]
+  same(eager, compiled(name)(rollouts, logp))
+
+
+@pytest.mark.parametrize("name", names())
+def test_padding_width(name, compiled, random_batch):
+  rollouts, logp = random_batch(3)
+  loss, grad = compiled(name)(rollouts, logp)
+
+  def widen(x):
+    if x.ndim < 3:
+      return x
+    return jnp.pad(x, ((0, 0), (0, 0), (0, 3)))
+
+  wide_loss, wide_grad = compiled(name)(
+    jax.tree.map(widen, rollouts), widen(logp)
+  )
+  same((wide_loss, wide_grad[..., :T]), (loss, grad))
+  assert not wide_grad[..., T:].any()
+
+
+@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("garbage", [np.nan, np.inf, -np.inf, 1e30])
+def test_garbage_in_masked_slots(name, garbage, compiled, random_batch):
+  rollouts, logp = random_batch(4)
+  # The last group does not exist; its numbers, and those of padding, are
+  # whatever the sampler left there.
+  sample_mask = jnp.ones_like(rollouts.sample_mask).at[-1, -1].set(False)
+  rollouts = rollouts.replace(sample_mask=sample_mask)
+  masked = ~(rollouts.loss_mask & sample_mask[..., None])
+
+  def spoil(x):
+    return jnp.where(masked if x.ndim == 3 else ~sample_mask, garbage, x)
+
+  spoilt = rollouts.replace(
+    **{
+      field: spoil(getattr(rollouts, field))
+      for field in (
+        "outcome",
+        "accuracy",
+        "old_logp",
+        "ref_logp",
+        "behaviour_logp",
+      )
+    }
+  )
+  expected = compiled(name)(rollouts, logp)
+  loss, grad = compiled(name)(spoilt, spoil(logp))
+  same((loss, grad), expected)
+  assert not grad[masked].any()
+
+
+@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("axis", [0, 1])
+def test_order(name, axis, compiled, random_batch):
+  rollouts, logp = random_batch(5, P=4)
+  order = np.random.default_rng(0).permutation(4)
+  loss, grad = compiled(name)(rollouts, logp)
+  moved = compiled(name)(*permuted((rollouts, logp), axis, order))
+  same(moved, (loss, jnp.take(grad, order, axis)))
+
+
+@pytest.mark.parametrize("name", names())
+def test_all_masked(name, compiled, random_batch):
+  rollouts, logp = random_batch(6)
+  empty = rollouts.replace(
+    loss_mask=jnp.zeros_like(rollouts.loss_mask),
+    lengths=jnp.zeros_like(rollouts.lengths),
+  )
+  loss, grad = compiled(name)(empty, logp)
+  assert loss == 0 and not grad.any()
+  absent = rollouts.replace(sample_mask=jnp.zeros_like(rollouts.sample_mask))
+  loss, grad = compiled(name)(absent, logp)
+  assert loss == 0 and not grad.any()
+
+
+# Where equal rewards in each group still teach: no baseline of the group.
+TEACHES_ON_TIES = {"supervised"}
+
+
+@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("G", [1, 4])
+def test_ties_teach_nothing(name, G, random_batch, loss_and_grad):
+  rollouts, logp = random_batch(7, G=max(G, 2))
+  rollouts, logp = jax.tree.map(
+    lambda x: x[:, :G] if x.ndim > 1 and x.shape[1] == max(G, 2) else x,
+    (rollouts, logp),
+  )
+  # 0.1 has no exact mean in binary, and no KL: the reference is the policy.
+  tied = jnp.full_like(rollouts.outcome, 0.1)
+  rollouts = rollouts.replace(
+    outcome=tied,
+    accuracy=tied,
+    lengths=jnp.full_like(rollouts.lengths, 2),
+    loss_mask=jnp.broadcast_to(jnp.arange(T) < 2, rollouts.loss_mask.shape),
+    stop_reason=jnp.ones_like(rollouts.stop_reason),
+    ref_logp=logp,
+    old_logp=logp,
+    behaviour_logp=logp,
+  )
+  _, grad, _ = loss_and_grad(recipe(name), rollouts, logp)
+  assert np.isfinite(grad).all()
+  assert grad.any() == (name in TEACHES_ON_TIES)

@@ -1,0 +1,52 @@
+"""Where a gradient must vanish, and where it must not."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from grpo_jax.algorithms.surrogates import clipped_surrogate
+
+clip = partial(clipped_surrogate, eps_low=0.2, eps_high=0.28)
+
+
+def slope(surrogate, ratio, advantage):
+  """D loss / d log pi of one token."""
+
+  def loss(log_ratio):
+    array = log_ratio.reshape(1, 1)
+    return surrogate(array, jnp.full((1, 1), advantage), array)[0][0, 0]
+
+  return float(jax.grad(loss)(jnp.log(jnp.float32(ratio))))
+
+
+@pytest.mark.parametrize(
+  ("ratio", "advantage", "moves"),
+  [
+    (0.79, 1.0, True),  # too rare and good: pulled back
+    (0.79, -1.0, False),  # too rare and bad: left alone
+    (0.81, -1.0, True),
+    (1.0, 1.0, True),
+    (1.0, -1.0, True),
+    (1.27, 1.0, True),
+    (1.29, 1.0, False),  # too likely and good: left alone
+    (1.29, -1.0, True),  # too likely and bad: pulled back
+  ],
+)
+def test_gradient_at_the_clip_edges(ratio, advantage, moves):
+  expected = -ratio * advantage if moves else 0.0
+  assert slope(clip, ratio, advantage) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+  ("ratio", "advantage", "edge"),
+  [(0.5, -1.0, "low"), (2.0, 1.0, "high"), (0.5, 1.0, None), (2.0, -1.0, None)],
+)
+def test_a_token_counts_as_clipped_by_the_branch_taken(ratio, advantage, edge):
+  log_ratio = jnp.full((1, 1), jnp.log(ratio))
+  _, counts = clip(log_ratio, jnp.full((1, 1), advantage), log_ratio)
+  assert {name: bool(count[0, 0]) for name, count in counts.items()} == {
+    "clip_ratio/low_mean": edge == "low",
+    "clip_ratio/high_mean": edge == "high",
+  }
