@@ -7,6 +7,7 @@ import hashlib
 import importlib
 import inspect
 import json
+import math
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,7 +26,12 @@ from grpo_jax.models.config import ModelConfig
 from grpo_jax.models.decoder import init_params
 from grpo_jax.sampling.decode import SamplingOptions
 from grpo_jax.training.collect import CollectOptions
-from grpo_jax.training.rollouts import Sampled, Task, make_rollout
+from grpo_jax.training.rollouts import (
+  Sampled,
+  Task,
+  encode_prompts,
+  make_rollout,
+)
 from grpo_jax.training.setup import LoopOptions, Setup
 from grpo_jax.training.step import (
   OptimizerOptions,
@@ -52,13 +58,16 @@ class Parts(NamedTuple):
 
 
 def check_keys(config: ConfigDict) -> None:
-  """Raises UserError for a key that no code reads, or one that is missing."""
+  """Raises UserError for keys that no code reads, and for missing ones."""
   known = set(leaves(base.get_config()))
   given = set(leaves(config))
   for key in sorted(given - known):
     raise UserError(unknown_name("config key", key, known))
   for key in sorted(known - given):
     raise UserError(f"The config has no {key}; start from base.get_config().")
+  for key, value in leaves(config).items():
+    if isinstance(value, float) and not math.isfinite(value):
+      raise UserError(f"config.{key} must be a finite number, not {value}.")
 
 
 def leaves(config: ConfigDict) -> dict[str, Any]:
@@ -121,7 +130,9 @@ def build(config: ConfigDict) -> Parts:
       length_budget=s.max_completion_tokens,
     )
   with _blaming("model"):
-    model = ModelConfig(vocab_size=task.tokenizer.vocab_size, **config.model)
+    model = ModelConfig(
+      vocab_size=task.tokenizer.vocab_size, tie_embeddings=True, **config.model
+    )
   with _blaming("warm_start"):
     warm = WarmStartOptions(**config.warm_start)
   with _blaming("optimizer"):
@@ -131,6 +142,7 @@ def build(config: ConfigDict) -> Parts:
     collect = CollectOptions(
       prompts_per_step=s.prompts_per_step, max_rounds=s.max_rounds
     )
+    encode_prompts(task, [*task.train, *task.test], s.max_prompt_tokens)
     rollout = _rollout(config, task, model, evaluation=False)
   with _blaming("evaluation"):
     evaluation_rollout = _rollout(config, task, model, evaluation=True)
@@ -240,7 +252,8 @@ def _find(what: str, name: str, home) -> Callable:
     functions = [
       key
       for key, value in vars(module).items()
-      if inspect.isfunction(value) and value.__module__ == module.__name__
+      if inspect.isfunction(value)
+      and value.__module__.startswith(module.__name__)
     ]
     raise UserError(unknown_name(what, function_name, functions))
   return function

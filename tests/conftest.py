@@ -1,5 +1,6 @@
 """One CPU device, a compilation cache, and shapes checked at every call."""
 
+import dataclasses
 import os
 import tempfile
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import jax
+import pytest
 from jaxtyping import install_import_hook
 
 # Compiled code outlives the process: the second run of the tests is the
@@ -30,3 +32,39 @@ install_import_hook(
   ],
   "typeguard.typechecked",
 )
+
+from grpo_jax.models.config import ModelConfig  # noqa: E402
+from grpo_jax.models.decoder import init_params  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def model() -> ModelConfig:
+  """A decoder small enough to compile in a second."""
+  return ModelConfig(
+    vocab_size=20,
+    width=16,
+    layers=2,
+    heads=4,
+    kv_heads=2,
+    head_dim=8,
+    mlp_width=24,
+    tie_embeddings=True,
+    scan_layers=False,
+    dtype="float32",
+  )
+
+
+@pytest.fixture(scope="session")
+def params(model):
+  return init_params(model, jax.random.key(1))
+
+
+@pytest.fixture
+def variant(model):
+  """A model that differs in some fields, with its parameters."""
+
+  def make(**fields):
+    config = dataclasses.replace(model, **fields)
+    return config, init_params(config, jax.random.key(1))
+
+  return make

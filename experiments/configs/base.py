@@ -21,7 +21,6 @@ def get_config() -> ConfigDict:
   c.model.kv_heads = 2  # divides heads
   c.model.head_dim = 16  # channels, even
   c.model.mlp_width = 384  # channels
-  c.model.tie_embeddings = True
   c.model.scan_layers = False  # True for deep models on accelerators
   c.model.dtype = "float32"  # of activations; or bfloat16
 

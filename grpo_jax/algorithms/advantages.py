@@ -156,7 +156,7 @@ def pass_at_k_advantages(
   wrong = jnp.sum(sample_mask & ~correct, axis=-1, keepdims=True)
 
   def chance(n, m, size):
-    """C(m, size) / C(n, size)."""
+    """C(m, size) / C(n, size); 0 if n < size."""
     factors = [
       jnp.maximum(m - j, 0) / jnp.maximum(n - j, 1) for j in range(size)
     ]
@@ -165,7 +165,7 @@ def pass_at_k_advantages(
   all_wrong = chance(count, wrong, k)
   variance = all_wrong * (1 - all_wrong)
   negative = all_wrong - chance(count - 1, wrong - 1, k - 1)
-  defined = sample_mask & (count >= k) & (variance > 0)
+  defined = sample_mask & (variance > 0)
   std = jnp.sqrt(jnp.where(variance > 0, variance, 1.0))
   return jnp.where(defined, jnp.where(correct, all_wrong, negative) / std, 0.0)
 

@@ -126,9 +126,10 @@ def moving_baseline_advantages(
   """
   kept = jnp.sum(sample_mask)
   mean = jnp.sum(jnp.where(sample_mask, rewards, 0.0)) / jnp.maximum(kept, 1)
-  share = 1 / (state.updates + 1) if decay is None else 1 - decay
+  updates = state.updates + 1
+  share = 1 / updates.astype(mean.dtype) if decay is None else 1 - decay
   moved = MovingBaseline(
-    mean=state.mean + share * (mean - state.mean), updates=state.updates + 1
+    mean=state.mean + share * (mean - state.mean), updates=updates
   )
   advantages = jnp.where(sample_mask, rewards - state.mean, 0.0)
   return advantages, jax.tree.map(

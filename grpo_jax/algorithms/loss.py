@@ -1,5 +1,6 @@
 """The one loss of the repository, and what is prepared for it."""
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
@@ -47,20 +48,21 @@ def token_loss(
     The loss, and totals for metrics.
   """
   mask = batch.loss_mask
-  logp = jnp.where(mask, scores.logp, 0.0)
-  log_ratio = recipe.log_ratio(logp, batch.old_logp, mask)
-  per_token, counts = recipe.surrogate(log_ratio, batch.advantage, logp)
+  # Here, so that no surrogate or penalty can make a NaN gradient of padding.
+  scores = jax.tree.map(lambda x: jnp.where(mask, x, 0.0), scores)
+  log_ratio = recipe.log_ratio(scores.logp, batch.old_logp, mask)
+  per_token, counts = recipe.surrogate(log_ratio, batch.advantage, scores.logp)
   for coefficient, penalty in recipe.penalties:
     per_token += coefficient * penalty(scores, batch)
   loss = jnp.sum(jnp.where(mask, batch.weight * per_token, 0.0))
 
-  tokens = jnp.sum(mask, dtype=jnp.float32)
+  tokens = jnp.sum(mask, dtype=loss.dtype)
 
   def total(values):
     return jnp.sum(jnp.where(mask, values, 0.0)), tokens
 
   metrics = {name: total(count) for name, count in counts.items()}
-  metrics["loss"] = (loss, jnp.zeros(()))
+  metrics["loss"] = (loss, jnp.zeros_like(loss))
   metrics["entropy"] = total(scores.entropy)
   metrics["policy/approx_kl"] = total(jnp.expm1(log_ratio) - log_ratio)
   return loss, metrics

@@ -98,9 +98,14 @@ class ReasoningGym(tfds.core.GeneratorBasedBuilder):
   def _entries(self, seed) -> Iterator[dict]:
     import reasoning_gym  # takes 2 s, and not needed once data is prepared
 
-    dataset = reasoning_gym.create_dataset(
-      self._task, seed=seed, size=2**31 - 1, **self._task_args
-    )
+    try:
+      dataset = reasoning_gym.create_dataset(
+        self._task, seed=seed, size=2**31 - 1, **self._task_args
+      )
+    except (AssertionError, TypeError, ValueError) as error:
+      raise ValueError(
+        f"reasoning-gym refuses {self._task} with {self._task_args}: {error}"
+      ) from error
     index = 0
     while True:
       yield dataset[index]
@@ -141,7 +146,8 @@ def load_reasoning_gym(
     (train, test).
 
   Raises:
-    ValueError: the task has too few different questions.
+    ValueError: there is no such task, its parameters are out of range, or it
+      has too few different questions.
   """
   tfds.disable_progress_bar()
   builder = ReasoningGym(

@@ -56,7 +56,8 @@ class DecodeState:
     cache: keys and values of everything before the next token.
     hidden: the last token's hidden state, which predicts the next one.
     prompt_lengths: tokens before the completion.
-    keys: one random key per row, of that completion alone.
+    keys: one random key per row, of that completion alone; None before
+      `fork` gives them.
     tokens: sampled so far, zeros after.
     logp: log-probability of each under the sampling distribution, in nats.
     lengths: tokens sampled so far.
@@ -66,7 +67,7 @@ class DecodeState:
   cache: decoder.Cache
   hidden: Float[Array, "B D"]
   prompt_lengths: Int[Array, " B"]
-  keys: Array
+  keys: Array | None
   tokens: Int[Array, "B T"]
   logp: Float[Array, "B T"]
   lengths: Int[Array, " B"]
@@ -121,12 +122,19 @@ def fork(
   state: DecodeState, parents: Int[Array, " B2"], keys: Array
 ) -> DecodeState:
   """Row i of the result continues row parents[i] with its own key."""
-  rows = state.replace(cache=None, keys=None)
-  rows = jax.tree.map(lambda x: x[parents], rows)
   cache = jax.tree.map(  # rows are axis 0, or axis 1 of stacked layers
     lambda x: jnp.take(x, parents, axis=x.ndim - 4), state.cache
   )
-  return rows.replace(cache=cache, keys=keys)
+  return state.replace(
+    cache=cache,
+    keys=keys,
+    hidden=state.hidden[parents],
+    prompt_lengths=state.prompt_lengths[parents],
+    tokens=state.tokens[parents],
+    logp=state.logp[parents],
+    lengths=state.lengths[parents],
+    stop_reason=state.stop_reason[parents],
+  )
 
 
 def decode(

@@ -92,6 +92,7 @@ def collect(
   wanted = options.prompts_per_step
   next_prompt, keep_rate, kept = stream
   sampled, differences, score_s = [], [], 0.0
+  keep_groups = jax.jit(recipe.keep_groups)  # compiled once per recipe
   for _ in range(options.max_rounds):
     missing = wanted - group_count(kept)
     if missing <= 0:
@@ -100,7 +101,7 @@ def collect(
     drawn = draw(range(next_prompt, next_prompt + count))
     next_prompt += count
     sampled.append(drawn)
-    keep = np.asarray(recipe.keep_groups(drawn.rollouts))
+    keep = np.asarray(keep_groups(drawn.rollouts))
     keep_rate = max(
       _KEEP_RATE_DECAY * keep_rate + (1 - _KEEP_RATE_DECAY) * keep.mean(),
       _LEAST_KEEP_RATE,

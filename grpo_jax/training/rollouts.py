@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from grpo_jax.data.example import Example
@@ -92,7 +93,7 @@ def make_rollout(
     prompt_tokens, prompt_lengths = encode_prompts(
       task, filled, max_prompt_tokens
     )
-    keys = completion_keys(key, ids, group_size)
+    keys = completion_keys(key, jnp.asarray(ids), group_size)
     completions = generate(params, prompt_tokens, prompt_lengths, keys)
     host = jax.device_get((prompt_tokens, prompt_lengths, completions))
     return jax.tree.map(lambda x: x[: len(examples)], host)

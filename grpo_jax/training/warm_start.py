@@ -81,7 +81,7 @@ def supervised_batch(
     rows=laid,
     tokens=tokens,
     loss_mask=mask,
-    weight=token_mean(mask),
+    weight=token_mean(jnp.asarray(mask)[None])[0],
     advantage=np.ones(mask.shape, np.float32),
     old_logp=np.zeros(mask.shape, np.float32),
     ref_logp=np.zeros(mask.shape, np.float32),

@@ -14,9 +14,16 @@ from grpo_jax.algorithms.loss import prepare, token_loss
 from grpo_jax.types import EOS, LENGTH, Rollouts, TokenScores, TrainBatch
 
 settings.register_profile(
-  "algorithms", max_examples=25, deadline=None, derandomize=True
+  "algorithms", max_examples=15, deadline=None, derandomize=True
 )
 settings.load_profile("algorithms")
+
+
+@pytest.fixture(autouse=True)
+def _no_silent_broadcast():
+  """[T] against [P, T] is an error: only axes of 1 may be stretched."""
+  with jax.numpy_rank_promotion("raise"):
+    yield
 
 
 @pytest.fixture(params=["float32", "float64"])
@@ -65,6 +72,35 @@ def golden() -> Golden:
 @pytest.fixture
 def make_rollouts() -> Callable[..., Rollouts]:
   return _make_rollouts
+
+
+@pytest.fixture
+def golden_rollouts(dtype) -> Callable:
+  """Turns a golden case into groups of 4 or fewer, and the policy's logp."""
+
+  def make(case, groups=1, **replaced):
+    def grid(name):
+      values = jnp.asarray(case[name], dtype)
+      return values.reshape(groups, -1, *values.shape[1:])
+
+    arrays = {
+      name: grid(source)
+      for name, source in (
+        ("old_logp", "logp_old"),
+        ("ref_logp", "logp_ref"),
+        ("behaviour_logp", "logp_rollout"),
+      )
+      if source in case
+    }
+    rollouts = _make_rollouts(
+      rewards=grid("rewards"),
+      mask=grid("mask"),
+      dtype=dtype,
+      **(arrays | replaced),
+    )
+    return rollouts, grid("logp_new")
+
+  return make
 
 
 @pytest.fixture
@@ -164,6 +200,8 @@ def _random_batch(seed: int, P: int = 2, G: int = 4, T: int = 6):
   old = -rng.exponential(1.0, (P, G, T))
   correct = rng.integers(0, 2, (P, G)).astype(float)
   correct[:, :2] = (1.0, 0.0)
+  stop_reason = np.where(rng.random((P, G)) < 0.2, LENGTH, EOS)
+  stop_reason[0, 1] = LENGTH
   rollouts = _make_rollouts(
     rewards=correct + rng.normal(0, 0.1, (P, G)),
     mask=np.arange(T) < lengths[..., None],
@@ -171,9 +209,35 @@ def _random_batch(seed: int, P: int = 2, G: int = 4, T: int = 6):
     accuracy=correct,
     behaviour_logp=old + rng.normal(0, 0.3, old.shape),
     ref_logp=old + rng.normal(0, 0.3, old.shape),
-    stop_reason=jnp.asarray(
-      np.where(rng.random((P, G)) < 0.2, LENGTH, EOS), jnp.int32
-    ),
+    stop_reason=jnp.asarray(stop_reason, jnp.int32),
   )
   logp = jnp.asarray(old + rng.normal(0, 0.25, old.shape), jnp.float32)
   return rollouts, logp
+
+
+@pytest.fixture(scope="session")
+def draw() -> Callable:
+  """Rewards with ties, masks with empty rows, NaN wherever masked."""
+
+  def make(seed, shape):
+    rng = np.random.default_rng(seed)
+    P, G, T = shape
+    rewards = rng.choice([0.0, 1.1, 1.0, -2.5], (P, G))
+    rewards[rng.random(P) < 0.3] = 1.1
+    sample_mask = rng.random((P, G)) < 0.8
+    loss_mask = rng.random((P, G, T)) < 0.7
+    loss_mask[rng.random((P, G)) < 0.2] = False
+    rewards = np.where(sample_mask, rewards, np.nan)
+    return rng, rewards, sample_mask, loss_mask
+
+  return make
+
+
+@pytest.fixture(scope="session")
+def agree() -> Callable:
+  """Asserts equality up to float32 rounding."""
+
+  def check(actual, expected):
+    np.testing.assert_allclose(actual, expected, rtol=5e-5, atol=3e-5)
+
+  return check

@@ -4,6 +4,7 @@
 derived by hand; a second opinion came from another framework's autograd.
 """
 
+import math
 from functools import partial
 
 import jax
@@ -12,12 +13,9 @@ import numpy as np
 import pytest
 
 from grpo_jax.algorithms import recipes
-from grpo_jax.algorithms.advantages import group_relative_advantages, tied
 from grpo_jax.algorithms.loss import prepare
-from grpo_jax.algorithms.shaping import (
-  mixed_accuracy_groups,
-  soft_overlong_penalty,
-)
+from grpo_jax.algorithms.penalties import kl_sequence_k3
+from grpo_jax.algorithms.ratios import product_log_ratio
 from grpo_jax.algorithms.surrogates import clipped_surrogate
 from grpo_jax.algorithms.weights import constant_length, sequence_mean
 from grpo_jax.types import EOS, LENGTH
@@ -34,6 +32,26 @@ dapo = partial(
   overlong_filter=False,
 )
 
+
+def exact(recipe):
+  """With the advantages of the cases: ddof 0 and no eps."""
+  return recipe._replace(advantages=grpo().advantages)
+
+
+def corrected(level):
+  return recipes.with_sampler_correction(
+    dapo(), level=level, outside="truncate", lowest=0.0, highest=2.0
+  )
+
+
+def r1_as_typeset():
+  return grpo(eps=10.0)._replace(
+    log_ratio=product_log_ratio, penalties=((0.001, kl_sequence_k3),)
+  )
+
+
+cispo = partial(recipes.cispo, length_budget=6, overlong_penalty=0.0)
+
 LOSSES = {
   "loss_grpo": grpo(),
   "loss_grpo_on_policy": grpo(),
@@ -42,87 +60,103 @@ LOSSES = {
   "loss_dapo": dapo(),
   "loss_dr_grpo_const_L6": dr_grpo(),
   "loss_dr_grpo_paper_sum": recipes.dr_grpo(length_budget=1),
+  "loss_gspo_paper": exact(recipes.gspo(length_budget=6)),
+  "loss_gmpo_e0.4": exact(recipes.gmpo(length_budget=6)),
+  "loss_r1_sequence_eps10": r1_as_typeset(),
+  "loss_cispo_minimax_upper_only": exact(cispo(highest=1.28)),
+  "loss_cispo_scalerl_max5": exact(cispo()),
+  "loss_sapo": exact(recipes.sapo(length_budget=6)),
+  "loss_ppo_unclipped_is": dapo(eps_low=math.inf, eps_high=math.inf),
+  "loss_gpg": recipes.gpg(length_budget=6),
+  "loss_rloo_reinforce": recipes.rloo(length_budget=6),
+  "loss_kimi_k15": recipes.kimi_k15(length_budget=6),
+  "loss_tis_token_truncate": corrected("token"),
+  "loss_tis_seq_truncate": corrected("sequence"),
+  "loss_grpo_v32_unbiased_kl": grpo()._replace(
+    penalties=recipes.kl_penalty(0.04, "weighted_k3")
+  ),
 }
 
-
-def rollouts_of(case, make_rollouts, dtype, **replaced):
-  """The case as a batch of one group, and the policy's log-probs."""
-  arrays = {
-    name: jnp.asarray(case[source], dtype)[None]
-    for name, source in (
-      ("old_logp", "logp_old"),
-      ("ref_logp", "logp_ref"),
-      ("behaviour_logp", "logp_rollout"),
-    )
-    if source in case
-  }
-  rollouts = make_rollouts(
-    rewards=[case["rewards"]],
-    mask=[case["mask"]],
-    dtype=dtype,
-    **(arrays | replaced),
-  )
-  return rollouts, jnp.asarray([case["logp_new"]], dtype)
+# Values that are printed in the sources' survey alone, to ten digits.
+PRINTED = {
+  "gspo wide": (
+    exact(recipes.gspo(length_budget=6, eps_low=0.2, eps_high=0.28)),
+    -0.0541652601,
+  ),
+  "gmpo 0.2": (exact(recipes.gmpo(length_budget=6, eps=0.2)), -0.0258254067),
+  "luspo wide": (
+    exact(recipes.luspo(length_budget=6, eps_low=0.2, eps_high=0.28)),
+    0.4195560006,
+  ),
+  "cispo verl": (exact(cispo(lowest=0.8, highest=1.28)), -0.1526424025),
+  "token mask": (
+    recipes.with_sampler_correction(
+      dapo(), level="token", outside="mask", lowest=0.5, highest=2.0
+    ),
+    -0.0150739,
+  ),
+  "sequence mask": (
+    recipes.with_sampler_correction(
+      dapo(), level="sequence", outside="mask", lowest=0.5, highest=2.0
+    ),
+    0.7051094,
+  ),
+}
 
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_loss_and_gradient(
-  name, golden, make_rollouts, loss_and_grad, dtype, close
+  name, golden, golden_rollouts, loss_and_grad, dtype, close
 ):
   case, expected = golden(name)
-  rollouts, logp = rollouts_of(case, make_rollouts, dtype)
+  rollouts, logp = golden_rollouts(case)
   loss, grad, _ = loss_and_grad(LOSSES[name], rollouts, logp)
   close(loss, expected["loss"])
   close(grad[0], expected["grad_logp_new"])
 
 
-@pytest.mark.parametrize(
-  "name", ["adv_grpo_bal", "adv_grpo_one_of_four", "adv_grpo_pm1"]
-)
-@pytest.mark.parametrize("ddof", [0, 1])
-@pytest.mark.parametrize("eps", ["0", "1e-4", "1e-6"])
-def test_group_relative_advantages(name, ddof, eps, golden, dtype, close):
-  case, expected = golden(name)
-  key = f"adv_ddof{ddof}_eps{eps}"
-  if key not in expected:
-    pytest.skip(f"{name} has no {key}")
-  rewards = jnp.asarray([case["rewards"]], dtype)
-  advantages = group_relative_advantages(
-    rewards,
-    jnp.ones(rewards.shape, bool),
-    scale="group_std",
-    ddof=ddof,
-    eps=float(eps),
+@pytest.mark.parametrize("name", PRINTED)
+def test_printed_value(name, golden, golden_rollouts, loss_and_grad):
+  with jax.enable_x64(True):
+    recipe, expected = PRINTED[name]
+    rollouts, logp = golden_rollouts(golden("loss_grpo")[0])
+    loss, _, _ = loss_and_grad(recipe, rollouts, logp)
+    assert float(loss) == pytest.approx(expected, rel=1e-6)
+
+
+def test_gspo_token(golden, golden_rollouts, loss_and_grad, dtype, close):
+  case, expected = golden("loss_gspo_token")
+  rollouts, logp = golden_rollouts(case)
+  recipe = recipes.gspo_token(
+    length_budget=6, eps_low=case["eps_low"], eps_high=case["eps_high"]
+  )._replace(
+    advantages=lambda rewards, _: jnp.asarray([case["adv_token"]], dtype)
   )
-  close(advantages[0], expected[key])
+  loss, grad, _ = loss_and_grad(recipe, rollouts, logp)
+  close(loss, expected["loss"])
+  close(grad[0], expected["grad_logp_new"])
 
 
-@pytest.mark.parametrize(
-  ("name", "key"),
-  [
-    ("adv_equal_all_one", "grpo"),
-    ("adv_equal_all_zero", "grpo"),
-    ("adv_G1_r0", "grpo_zero_convention"),
-    ("adv_G1_rneg", "grpo_zero_convention"),
-  ],
-)
-@pytest.mark.parametrize("scale", ["group_std", "none"])
-def test_no_advantage_without_a_difference(
-  name, key, scale, golden, dtype, close
-):
-  case, expected = golden(name)
-  rewards = jnp.asarray([case["rewards"]], dtype)
-  mask = jnp.ones(rewards.shape, bool)
-  assert tied(rewards, mask).all()
-  advantages = group_relative_advantages(
-    rewards, mask, scale=scale, ddof=1, eps=0.0
+@pytest.mark.parametrize("cap", [3.0, math.inf])
+def test_dual_clip(cap, golden, golden_rollouts, loss_and_grad, close):
+  case, expected = golden("loss_dual_clip_c3")
+  rollouts, logp = golden_rollouts(case | {"rewards": case["adv"]})
+  recipe = dapo()._replace(
+    advantages=lambda rewards, _: rewards,
+    surrogate=partial(
+      clipped_surrogate, eps_low=0.2, eps_high=0.2, ratio_cap=cap
+    ),
   )
-  close(advantages[0], expected[key])
+  loss, grad, _ = loss_and_grad(recipe, rollouts, logp)
+  dual = cap == case["c"]
+  close(loss, expected["loss" if dual else "loss_without_dual_clip"])
+  key = "grad_logp_new" if dual else "grad_without_dual_clip"
+  close(grad[0], expected[key])
 
 
-def test_clip_fraction(golden, make_rollouts, loss_and_grad, dtype):
+def test_clip_fraction(golden, golden_rollouts, loss_and_grad, dtype):
   case, expected = golden("clip_fraction")
-  rollouts, logp = rollouts_of(case, make_rollouts, dtype)
+  rollouts, logp = golden_rollouts(case)
   for (low, high), row in zip(case["pairs"], expected["rows"], strict=True):
     recipe = dapo(eps_low=low, eps_high=high)
     _, _, totals = loss_and_grad(recipe, rollouts, logp)
@@ -136,6 +170,9 @@ def test_clip_fraction(golden, make_rollouts, loss_and_grad, dtype):
   [
     ("ppo_0.2", {"eps_low": 0.2, "eps_high": 0.2}),
     ("asym_0.2_0.28", {"eps_low": 0.2, "eps_high": 0.28}),
+    ("dual_c3", {"eps_low": 0.2, "eps_high": 0.2, "ratio_cap": 3.0}),
+    ("dual_c10_asym", {"eps_low": 0.2, "eps_high": 0.28, "ratio_cap": 10.0}),
+    ("two_sided_delta4", {"eps_low": 0.2, "eps_high": 0.2, "ratio_cap": 4.0}),
   ],
 )
 def test_clip_table(form, options, golden, dtype, close):
@@ -152,10 +189,10 @@ def test_clip_table(form, options, golden, dtype, close):
 
 
 def test_microbatches_add_up(
-  golden, make_rollouts, loss_and_grad, dtype, close
+  golden, golden_rollouts, loss_and_grad, dtype, close
 ):
   case, expected = golden("microbatch_token_mean")
-  rollouts, logp = rollouts_of(case, make_rollouts, dtype)
+  rollouts, logp = golden_rollouts(case)
   for parts in (1, 2, 4):
     loss, _, _ = loss_and_grad(dapo(), rollouts, logp, parts=parts)
     close(loss, expected["global_token_mean"])
@@ -185,10 +222,10 @@ def test_microbatches_add_up(
   ],
 )
 def test_empty_completion(
-  key, weights, golden, make_rollouts, loss_and_grad, dtype, close
+  key, weights, golden, golden_rollouts, loss_and_grad, dtype, close
 ):
   case, expected = golden("empty_completion")
-  rollouts, logp = rollouts_of(case, make_rollouts, dtype)
+  rollouts, logp = golden_rollouts(case)
   recipe = grpo()._replace(weights=weights)
   advantage, _ = prepare(recipe, rollouts)
   close(advantage[0, 0, 0], expected["adv_ddof0"][0])
@@ -209,17 +246,15 @@ def test_empty_completion(
   ],
 )
 def test_overlong_filtering(
-  statistics, key, weights, golden, make_rollouts, loss_and_grad, dtype, close
+  statistics, key, weights, golden, golden_rollouts, loss_and_grad, dtype, close
 ):
   case, outputs = golden("overlong_filtering")
   if f"{statistics}_{key}" not in outputs:
     pytest.skip("no such number in golden.json")
   expected = outputs[f"{statistics}_{key}"]
   truncated = jnp.asarray([case["truncated"]])
-  rollouts, logp = rollouts_of(
+  rollouts, logp = golden_rollouts(
     case,
-    make_rollouts,
-    dtype,
     stop_reason=jnp.where(truncated, LENGTH, EOS),
     sample_mask=~truncated | (statistics == "include"),
   )
@@ -233,39 +268,3 @@ def test_overlong_filtering(
   loss, grad, _ = loss_and_grad(recipe, rollouts, logp)
   close(loss, expected["loss"])
   close(grad[0], expected["grad_logp_new"])
-
-
-def test_dynamic_sampling(golden, dtype):
-  case, expected = golden("dynamic_sampling")
-  accuracy = jnp.asarray(case["rewards"], dtype)
-  keep = mixed_accuracy_groups(accuracy, jnp.ones(accuracy.shape, bool))
-  assert keep.tolist() == expected["keep"]
-
-
-def test_dynamic_sampling_looks_at_accuracy(
-  golden, make_rollouts, dtype, close
-):
-  case, expected = golden("dynamic_sampling_vs_shaped")
-  shaped = np.add(case["acc"], case["len_penalty"])
-  ones = jnp.ones((1, 4, 1))
-  rollouts = make_rollouts(
-    rewards=shaped,
-    mask=ones,
-    old_logp=ones,
-    accuracy=case["acc"],
-    dtype=dtype,
-  )
-  assert dapo().keep_groups(rollouts).tolist() == expected["keep_by_acc"]
-  advantage, _ = prepare(grpo(), rollouts)
-  close(advantage[0, :, 0], expected["adv_shaped_ddof0"])
-
-
-@pytest.mark.parametrize("name", ["soft_overlong_paper", "soft_overlong_small"])
-def test_soft_overlong_penalty(name, golden, dtype, close):
-  case, expected = golden(name)
-  penalty = soft_overlong_penalty(
-    jnp.asarray([case["lengths"]]),
-    max_tokens=case["L_max"],
-    buffer_tokens=case["L_cache"],
-  )
-  close(penalty[0], expected["R_length"])

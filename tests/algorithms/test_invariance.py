@@ -16,15 +16,25 @@ T = 6
 OPTIONS = {
   "grpo": {"kl_coefficient": 0.1},
   "dapo": {"overlong_buffer": 2},
+  "rloo": {"kl_coefficient": 0.1},
+  "pass_at_k": {"k": 2},
+  # Wide enough for the random ratios to fall on both sides.
+  "gspo": {"eps_low": 0.1, "eps_high": 0.1},
+  "gspo_token": {"eps_low": 0.1, "eps_high": 0.1},
+  "luspo": {"eps_low": 0.1, "eps_high": 0.1},
+  "gmpo": {"eps": 0.2},
+  "cispo": {"lowest": 0.8, "highest": 1.2},
+  "reinforce_plus_plus": {"kl_coefficient": 0.1},
+  "reinforce_plus_plus_baseline": {"kl_coefficient": 0.1},
 }
 
 
 def names():
-  """Every public function of the module that returns a recipe."""
+  """Every public function of the module that a config can name."""
   return [
     name
     for name, function in inspect.getmembers(recipes, inspect.isfunction)
-    if inspect.signature(function).return_annotation is Recipe
+    if "length_budget" in inspect.signature(function).parameters
   ]
 
 
@@ -75,11 +85,11 @@ def test_something_is_learned(name, compiled, random_batch):
 
 
 @pytest.mark.parametrize("name", names())
-@pytest.mark.parametrize("parts", [2, 4])
-def test_microbatches(name, parts, compiled, random_batch):
+def test_microbatches(name, compiled, random_batch):
   batch = random_batch(1)
   run = compiled(name)
-  same(run(*batch, parts=parts), run(*batch))
+  for parts in (2, 4):
+    same(run(*batch, parts=parts), run(*batch))
 
 
 @pytest.mark.parametrize("name", names())
@@ -107,7 +117,7 @@ def test_padding_width(name, compiled, random_batch):
 
 
 @pytest.mark.parametrize("name", names())
-@pytest.mark.parametrize("garbage", [np.nan, np.inf, -np.inf, 1e30])
+@pytest.mark.parametrize("garbage", [np.nan, np.inf])
 def test_garbage_in_masked_slots(name, garbage, compiled, random_batch):
   rollouts, logp = random_batch(4)
   # The last group does not exist; its numbers, and those of padding, are
@@ -140,8 +150,8 @@ def test_garbage_in_masked_slots(name, garbage, compiled, random_batch):
 @pytest.mark.parametrize("name", names())
 @pytest.mark.parametrize("axis", [0, 1])
 def test_order(name, axis, compiled, random_batch):
-  rollouts, logp = random_batch(5, P=4)
-  order = np.random.default_rng(0).permutation(4)
+  rollouts, logp = random_batch(5)
+  order = np.roll(np.arange(logp.shape[axis]), 1)
   loss, grad = compiled(name)(rollouts, logp)
   moved = compiled(name)(*permuted((rollouts, logp), axis, order))
   same(moved, (loss, jnp.take(grad, order, axis)))
@@ -166,15 +176,16 @@ TEACHES_ON_TIES = {"supervised"}
 
 
 @pytest.mark.parametrize("name", names())
-@pytest.mark.parametrize("G", [1, 4])
-def test_ties_teach_nothing(name, G, random_batch, loss_and_grad):
+@pytest.mark.parametrize("G", [1, 3])
+def test_ties_teach_nothing(name, G, random_batch, compiled):
   rollouts, logp = random_batch(7, G=max(G, 2))
   rollouts, logp = jax.tree.map(
     lambda x: x[:, :G] if x.ndim > 1 and x.shape[1] == max(G, 2) else x,
     (rollouts, logp),
   )
-  # 0.1 has no exact mean in binary, and no KL: the reference is the policy.
-  tied = jnp.full_like(rollouts.outcome, 0.1)
+  # In float32 the mean of three times 1.1 is another number. No KL: the
+  # reference is the policy.
+  tied = jnp.full_like(rollouts.outcome, 1.1)
   rollouts = rollouts.replace(
     outcome=tied,
     accuracy=tied,
@@ -185,6 +196,34 @@ def test_ties_teach_nothing(name, G, random_batch, loss_and_grad):
     old_logp=logp,
     behaviour_logp=logp,
   )
-  _, grad, _ = loss_and_grad(recipe(name), rollouts, logp)
+  _, grad = compiled(name)(rollouts, logp)
   assert np.isfinite(grad).all()
   assert grad.any() == (name in TEACHES_ON_TIES)
+
+
+def test_a_variant_need_not_think_of_masked_slots(random_batch, loss_and_grad):
+  """It may apply any function to the log-probability, and return NaN."""
+
+  def surrogate(log_ratio, advantage, logp):
+    finite = jnp.isfinite(log_ratio + advantage + logp)
+    loss = -advantage * jnp.sqrt(jnp.exp(logp))
+    return jnp.where(advantage == 0, jnp.nan, loss), {"finite": finite}
+
+  def penalty(scores, batch):
+    return scores.logp**2 + jnp.sqrt(scores.entropy + 1.0)
+
+  rollouts, logp = random_batch(8)
+  masked = ~rollouts.loss_mask
+  one = recipe("grpo")._replace(
+    surrogate=surrogate, penalties=((0.1, penalty),)
+  )
+  expected = loss_and_grad(one, rollouts, logp, entropy=-logp)
+  spoilt = rollouts.replace(
+    old_logp=jnp.where(masked, jnp.nan, rollouts.old_logp)
+  )
+  logp = jnp.where(masked, -jnp.inf, logp)
+  actual = loss_and_grad(one, spoilt, logp, entropy=-logp)
+  assert np.isfinite(expected[0])
+  same(actual[:2], expected[:2])
+  total, tokens = actual[2]["finite"]
+  assert total == tokens

@@ -141,7 +141,7 @@ def write_run(workdir: Path, steps: int, seed: int = 0) -> Path:
 
 @pytest.fixture
 def make_run(tmp_path) -> Callable[..., Path]:
-  """Call make_run(steps=...) for the directory of such a run."""
+  """A function of the options, such as steps, to such a run's directory."""
   return lambda **options: write_run(tmp_path / "run", **options)
 
 

@@ -1,0 +1,111 @@
+"""What a wrong call is told: one paragraph, exit code 2, no traceback."""
+
+import json
+
+import pytest
+
+from tests.experiments.conftest import QUICKSTART, TINY
+
+
+def _refused(result, *words):
+  code, output = result
+  assert code == 2, output
+  assert "Traceback" not in output
+  assert "Error: " in output
+  flat = " ".join(output.split())
+  for word in words:
+    assert word in flat, output
+
+
+@pytest.mark.parametrize(
+  "arguments, words",
+  [
+    ([], ["--config is missing", "quickstart.py"]),
+    ([QUICKSTART], ["--workdir is missing"]),
+    (["--config=nope.py"], ["nope.py", "does not exist"]),
+    (["--config=experiments/configs/quickstart.py:tiny"], ["'tiny'", "smoke"]),
+    ([QUICKSTART, "--config.recipe.nam=x"], ["'nam'", "Did you mean 'name'"]),
+    ([QUICKSTART, "--config.run.steps=x"], ["run.steps", "'x'"]),
+    ([QUICKSTART, "--wrkdir=x"], ["wrkdir", "workdir"]),
+    ([QUICKSTART, "extra"], ["'extra'"]),
+  ],
+)
+def test_wrong_flags(call, tmp_path, arguments, words):
+  workdir = [] if "is missing" in words[0] else [f"--workdir={tmp_path}"]
+  _refused(call(*arguments, *workdir), *words)
+
+
+@pytest.mark.parametrize(
+  "argument, words",
+  [
+    ("recipe.name=dappo", ["Unknown recipe 'dappo'", "'dapo'"]),
+    ("recipe.name=no.such:thing", ["config.recipe.name", "no"]),
+    ("recipe.args=eps_hihg=0.3", ["eps_hihg", "'eps_high'"]),
+    ("recipe.args=0.3", ["key=value"]),
+    ("recipe.args=overlong_buffer=999", ["overlong_buffer", "64"]),
+    ("optimizer.minibatches=3", ["minibatches = 3", "1, 2, 4, 8"]),
+    ("optimizer.microbatches=5", ["microbatches = 5", "1, 2, 4, 8"]),
+    ("optimizer.learning_rate=-1.0", ["config.optimizer", "learning_rate"]),
+    ("sampling.temperature=0.0", ["config.run", "temperature"]),
+    ("evaluation.top_p=0.0", ["config.evaluation", "top_p"]),
+    ("model.heads=3", ["model.heads (3)", "kv_heads (2)"]),
+    ("task.test_size=5000", ["different questions"]),
+    ("task.args=max_terms=1", ["config.task"]),
+    ("reward.format=nan", ["reward"]),
+  ],
+)
+def test_values_out_of_range(call, tmp_path, argument, words):
+  task = ["--config.task.args=max_terms=2", "--config.task.train_size=8"]
+  if argument.startswith("task.args"):
+    task = task[1:]
+  result = call(
+    QUICKSTART, f"--workdir={tmp_path}", *task, f"--config.{argument}"
+  )
+  _refused(result, *words)
+
+
+def test_an_unwritable_workdir(call, tmp_path):
+  (tmp_path / "file").write_text("")
+  _refused(call(QUICKSTART, f"--workdir={tmp_path}/file/x"), "written to")
+
+
+def test_another_configuration_is_refused_with_the_difference(call, tmp_path):
+  (tmp_path / "config.json").write_text(
+    json.dumps({"seed": 3, "old": {"key": 1}})
+  )
+  _refused(
+    call(QUICKSTART, f"--workdir={tmp_path}"),
+    "seed: 3 -> 0",
+    "old.key: 1 -> absent",
+    "--allow_config_change",
+  )
+  (tmp_path / "config.json").write_text("{")
+  _refused(call(QUICKSTART, f"--workdir={tmp_path}"), "damaged")
+
+
+def test_a_key_that_nothing_reads_is_refused(call, tmp_path):
+  config = tmp_path / "mine.py"
+  config.write_text(
+    "from experiments.configs import base\n\n\n"
+    "def get_config():\n"
+    "  c = base.get_config()\n"
+    "  c.optimizer.learning_rat = 1e-3\n"
+    "  return c\n"
+  )
+  _refused(
+    call(f"--config={config}", f"--workdir={tmp_path}/run"),
+    "'optimizer.learning_rat'",
+    "'optimizer.learning_rate'",
+  )
+
+
+def test_a_prompt_that_does_not_fit(call, tmp_path):
+  _refused(
+    call(
+      QUICKSTART,
+      *TINY,
+      f"--workdir={tmp_path}",
+      "--config.sampling.max_prompt_tokens=4",
+    ),
+    "max_prompt_tokens = 4",
+  )

@@ -1,0 +1,69 @@
+"""Configs: few knobs, each with its unit, each read by something."""
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+from experiments import build
+from experiments.configs import base
+
+CONFIGS = sorted(
+  path.stem
+  for path in Path(base.__file__).parent.glob("*.py")
+  if path.stem not in ("__init__", "base")
+)
+
+
+def test_base_has_at_most_45_knobs():
+  assert len(build.leaves(base.get_config())) <= 45
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_configs_build_at_both_sizes(name, tmp_path):
+  module = importlib.import_module(f"experiments.configs.{name}")
+  for size in ("full", "smoke"):
+    config = module.get_config(size)
+    config.run.cache_dir = str(tmp_path)
+    config.task.train_size = 16
+    config.task.test_size = 8
+    build.build(config)
+
+
+def test_every_knob_is_read(tmp_path):
+  """A knob whose reading is recorded nowhere has no code behind it."""
+  config = base.get_config()
+  config.run.cache_dir = str(tmp_path)
+  config.task.train_size = config.task.test_size = 8
+  config.warm_start.max_steps = 0
+  read = set()
+
+  class Recorder:
+    def __init__(self, inner, prefix):
+      self._inner, self._prefix = inner, prefix
+
+    def __getattr__(self, name):
+      value = getattr(self._inner, name)
+      if hasattr(value, "keys"):
+        return Recorder(value, f"{self._prefix}{name}.")
+      read.add(self._prefix + name)
+      return value
+
+    def __getitem__(self, name):
+      return getattr(self, name)
+
+    def keys(self):
+      return self._inner.keys()
+
+    def __iter__(self):
+      return iter(self._inner)
+
+  recorder = Recorder(config, "")
+  original, build.check_keys = build.check_keys, lambda config: None
+  try:
+    parts = build.build(recorder)
+    build.prepare(recorder, parts, stop_requested=lambda: False)
+  finally:
+    build.check_keys = original
+  # keys() of dict(config.section) marks nothing; reading the values does.
+  assert read == set(build.leaves(config))

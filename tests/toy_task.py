@@ -1,0 +1,36 @@
+"""One-digit sums whose answers even random parameters hit by chance."""
+
+from grpo_jax.data.example import Example
+from grpo_jax.data.tokenizer import CharTokenizer
+from grpo_jax.training.rollouts import Task
+
+
+def make_task(
+  *, data_dir: str = "", train_size: int = 12, test_size: int = 6
+) -> Task:
+  """Problems to train on and held-out ones; the vocabulary has 20 tokens."""
+  del data_dir
+  return Task(
+    train=[_example(i // 3 % 9, i % 3) for i in range(train_size)],
+    test=[_example(i, 7) for i in range(test_size)],
+    tokenizer=CharTokenizer("0123456789+=-;:?"),
+    prompt=lambda example: example.question,
+    trace=_trace,
+    reward_fn=_reward,
+    label=lambda example: f"first={example.info['first'] % 2}",
+  )
+
+
+def _example(a, b):
+  return Example(f"{a}+{b}=", str(a + b), {"first": a})
+
+
+def _trace(example, rng):
+  thought = "+" * rng.randint(0, 3)
+  return f"<think>{thought}</think>{example.answer}"
+
+
+def _reward(example, completion):
+  """Right by a single character: groups are mixed from the first step on."""
+  right = sum(digit in completion[:2] for digit in "12345") > 0
+  return {"correctness": float(right), "format": float("<think>" in completion)}
