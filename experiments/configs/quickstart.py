@@ -1,6 +1,6 @@
-"""A tiny model learns to do its sums, on a laptop.
+r"""A tiny model learns to do its sums, on a laptop.
 
-  python -m experiments.run --config=experiments/configs/quickstart.py \\
+  python -m experiments.run --config=experiments/configs/quickstart.py \
     --workdir=runs/quickstart
 
 Hardware: 2 CPU cores. `quickstart.py:smoke` is the same run cut down to the

@@ -35,7 +35,7 @@ def terms(text: str) -> list[int]:
 
 
 def running_totals(numbers: list[int]) -> str:
-  """12+34=46;46-5=41"""
+  """One equation per term, as in 12+34=46;46-5=41."""
   total, steps = numbers[0], []
   for number in numbers[1:]:
     steps.append(f"{total}{number:+d}={total + number}")
@@ -44,7 +44,7 @@ def running_totals(numbers: list[int]) -> str:
 
 
 def columns(numbers: list[int]) -> str:
-  """Adds by digits with carries: 47+85:7+5=12,... as 47+85:12:13=132.
+  """Adds by columns with carries, as in 47+85:12:13=132.
 
   Between the colons stand the sums of the columns, ones first, each with the
   carry of the one before. Other steps are written as running totals.

@@ -44,7 +44,6 @@ def batch_normalised_advantages(
   variance = jnp.sum(weight * (advantages - mean) ** 2)
   variance = variance / jnp.maximum(total - ddof, 1)
   all_tie = tied(advantages.reshape(1, -1), loss_mask.reshape(1, -1))[0]
-  variance = jnp.where(all_tie, 1.0, variance)
   std = {
     "std": jnp.sqrt(variance) + eps,
     "variance": jnp.sqrt(variance + eps),

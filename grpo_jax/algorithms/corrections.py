@@ -93,8 +93,17 @@ def covariance_candidates(
 ) -> Bool[Array, "P G T"]:
   """Tokens that Clip-Cov draws from: covariance between the bounds.
 
-  arXiv:2505.22617, bounds 1 and 5. Deviation of its code, followed by peers:
-  tokens that the clip stops already are left out; here they are not.
+  arXiv:2505.22617, bounds 1 and 5.
+
+  Args:
+    covariance: from `token_covariance`.
+    loss_mask: tokens that count; the paper's code leaves out those whose
+      gradient the clip stops already.
+    lowest: bound, in nats times the advantage's unit.
+    highest: likewise.
+
+  Returns:
+    True for candidates.
   """
   return loss_mask & (covariance > lowest) & (covariance < highest)
 

@@ -203,7 +203,7 @@ def warm_start(
 
 
 def _trace_sequence(task: Task, seed: int):
-  """index -> (prompt, trace with its end token), the problems in turn."""
+  """Index -> (prompt, trace with its end token), the problems in turn."""
 
   def sequence(index):
     example = task.train[index % len(task.train)]

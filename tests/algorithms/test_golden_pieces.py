@@ -18,6 +18,7 @@ from grpo_jax.algorithms import (
   shaping,
 )
 from grpo_jax.algorithms.loss import prepare
+from grpo_jax.algorithms.surrogates import clipped_surrogate
 from grpo_jax.types import TokenScores, TrainBatch
 
 grpo = partial(recipes.grpo, length_budget=6, ddof=0, std_eps=0.0)
@@ -466,6 +467,15 @@ def test_covariance(golden, golden_rollouts, dtype, close):
     expected["kl_cov_selected"]
   )
   log_ratio = logp - rollouts.old_logp
+  _, counts = clipped_surrogate(
+    log_ratio[0], advantage[0], logp[0], eps_low=0.2, eps_high=0.2
+  )
+  low, high = case["omega"]
+  clipped = counts["clip_ratio/low_mean"] | counts["clip_ratio/high_mean"]
+  candidates = corrections.covariance_candidates(
+    covariance, mask & ~clipped[None], lowest=low, highest=high
+  )
+  np.testing.assert_array_equal(candidates[0], expected["clip_cov_candidates"])
   per_token = -jnp.exp(log_ratio) * advantage
   per_token += case["ppo_kl_coef"] * jnp.abs(log_ratio) * chosen
   close(

@@ -241,6 +241,17 @@ def test_moving_baseline(draw, agree, seed, shape, decay):
     agree(state.mean, baseline)
 
 
+def test_an_empty_batch_leaves_the_moving_baseline_alone():
+  state = batch_advantages.MovingBaseline(
+    mean=jnp.asarray(0.5), updates=jnp.asarray(3, jnp.int32)
+  )
+  advantages, after = batch_advantages.moving_baseline_advantages(
+    state, jnp.full((2, 2), jnp.nan), jnp.zeros((2, 2), bool), decay=None
+  )
+  assert after.mean == 0.5 and after.updates == 3
+  assert not advantages.any()
+
+
 @given(SEEDS, SHAPES)
 def test_token_rewards(draw, agree, seed, shape):
   rng, _, _, mask = draw(seed, shape)

@@ -1,0 +1,63 @@
+"""The `<think>` convention, and rewards by name."""
+
+import numpy as np
+import pytest
+
+from grpo_jax.rewards.functions import (
+  answer_and_format,
+  mix,
+  score_completions,
+)
+from grpo_jax.rewards.thinking import split_thinking
+
+
+@pytest.mark.parametrize(
+  "text, reasoning, answer, well_formed",
+  [
+    ("<think>1+1=2</think>2", "1+1=2", "2", True),
+    ("<think></think>2", "", "2", True),
+    (" <think>a</think>\n 2 \n", "a", "2", True),
+    ("<think>a</think>", "a", "", False),
+    ("<think>a</think>  ", "a", "", False),
+    ("<think>never closed 2", "never closed 2", "", False),
+    ("2", "2", "", False),
+    ("a</think>2", "a", "2", False),
+    ("x<think>a</think>2", "x<think>a", "2", False),
+    ("<think>a</think>b</think>2", "a</think>b", "2", False),
+    ("<think><think>a</think>2", "<think>a", "2", False),
+    ("<think>a</think>2<think>", "a", "2<think>", False),
+    ("", "", "", False),
+  ],
+)
+def test_parts(text, reasoning, answer, well_formed):
+  assert split_thinking(text) == (reasoning, answer, well_formed)
+
+
+def test_correctness_and_format_are_apart():
+  reward = answer_and_format(lambda example, answer: float(answer == example))
+  assert reward("2", "<think>x</think>2") == {"correctness": 1, "format": 1}
+  assert reward("2", "x</think>2") == {"correctness": 1, "format": 0}
+  assert reward("2", "<think>x</think>3") == {"correctness": 0, "format": 1}
+  assert reward("2", "2") == {"correctness": 0, "format": 0}
+
+
+def test_an_empty_answer_never_reaches_the_scorer():
+  def scorer(example, answer):
+    raise AssertionError("called")
+
+  assert answer_and_format(scorer)("", "<think>x</think>")["correctness"] == 0
+
+
+def test_scores_are_grids_mixed_by_weight():
+  def reward(example, text):
+    return {"a": float(example), "b": float(len(text))}
+
+  scores = score_completions(reward, [1, 2], [["x", "xy"], ["", "xyz"]])
+  np.testing.assert_array_equal(scores["a"], [[1, 1], [2, 2]])
+  np.testing.assert_array_equal(scores["b"], [[1, 2], [0, 3]])
+  mixed = mix(scores, {"a": 2.0, "b": -1.0})
+  np.testing.assert_array_equal(mixed, [[1, 0], [4, 1]])
+  assert mixed.dtype == np.float32
+  np.testing.assert_array_equal(mix(scores, {"b": 0.5}), scores["b"] / 2)
+  with pytest.raises(ValueError, match="'c'"):
+    mix(scores, {"c": 1.0})

@@ -1,0 +1,211 @@
+"""Sampling, verification, evaluation and warm start on the toy task."""
+
+import dataclasses
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from grpo_jax.data.tokenizer import CharTokenizer
+from grpo_jax.reporting.estimators import mean_interval
+from grpo_jax.sampling.decode import SamplingOptions
+from grpo_jax.training.collect import Collected
+from grpo_jax.training.evaluate import (
+  evaluate,
+  evaluation_metrics,
+  evaluation_summary,
+)
+from grpo_jax.training.metrics import mean_totals, rollout_metrics
+from grpo_jax.training.rollouts import make_rollout, sample_rows
+from grpo_jax.training.warm_start import WarmStartOptions, warm_start
+from grpo_jax.types import EOS, LENGTH
+
+
+@pytest.fixture(scope="module")
+def rollout(task, model):
+  return make_rollout(
+    task,
+    model,
+    SamplingOptions(
+      max_completion_tokens=8,
+      temperature=1.0,
+      top_k=0,
+      top_p=1.0,
+      stop_ids=(1,),
+    ),
+    reward_weights={"correctness": 1.0, "format": 0.5},
+    prompts_per_call=4,
+    group_size=3,
+    max_prompt_tokens=5,
+  )
+
+
+@pytest.fixture(scope="module")
+def sampled(rollout, task, params):
+  ids = list(range(10, 16))
+  return rollout(params, task.train[:6], ids, jax.random.key(0), 7)
+
+
+def test_any_number_of_problems_is_sampled(sampled, rollout, task, params):
+  assert sampled.rollouts.tokens.shape == (6, 3, 8)
+  alone = rollout(params, task.train[4:5], [14], jax.random.key(0), 7)
+  np.testing.assert_array_equal(
+    alone.rollouts.tokens[0], sampled.rollouts.tokens[4]
+  )
+
+
+def test_rollouts_describe_what_was_sampled(sampled, task):
+  r = sampled.rollouts
+  assert (r.version == 7).all() and r.sample_mask.all()
+  np.testing.assert_array_equal(r.loss_mask.sum(-1), r.lengths)
+  np.testing.assert_array_equal(r.accuracy, sampled.scores["correctness"])
+  np.testing.assert_allclose(
+    r.outcome, r.accuracy + 0.5 * sampled.scores["format"]
+  )
+  tokenizer = CharTokenizer("0123456789+=-;:?")
+  for p, example in enumerate(task.train[:6]):
+    prompt = r.prompt_tokens[p, : r.prompt_lengths[p]]
+    assert tokenizer.decode(prompt) == example.question
+    for g in range(3):
+      tokens = r.tokens[p, g, : r.lengths[p, g]]
+      assert tokenizer.decode(tokens) == sampled.texts[p][g]
+      assert (tokens[-1] == 1) == (r.stop_reason[p, g] == EOS)
+  assert len({tuple(t) for t in sampled.texts}) == 6
+
+
+def test_too_long_a_prompt_is_refused(task, model, params, rollout):
+  long = dataclasses.replace(task.train[0], question="1+2+3+4=")
+  with pytest.raises(ValueError, match="max_prompt_tokens = 5"):
+    rollout(params, [long], [0], jax.random.key(0), 0)
+
+
+def test_sample_rows(sampled, task):
+  rows = sample_rows(sampled, task, 2)
+  assert len(rows) == 6
+  assert rows[4]["completion"] == sampled.texts[1][1]
+  assert rows[4]["prompt"] == task.train[1].question
+  assert set(rows[4]["rewards"]) == {"correctness", "format"}
+  assert rows[4]["stop_reason"] in ("eos", "length")
+
+
+def test_metrics_of_a_step(sampled):
+  collected = Collected(
+    rollouts=sampled.rollouts,
+    groups=6,
+    sampled=[sampled],
+    logp_difference=np.array([0.0, 0.25]),
+    score_s=0.0,
+  )
+  metrics = rollout_metrics(collected)
+  r = sampled.rollouts
+  right, lengths = r.accuracy > 0, r.lengths
+  expected = {
+    "reward": r.outcome.mean(),
+    "rewards/format/mean": sampled.scores["format"].mean(),
+    "groups/all_right": right.all(1).mean(),
+    "groups/all_wrong": (~right).all(1).mean(),
+    "groups/keep_rate": (right.any(1) & ~right.all(1)).mean(),
+    "frac_reward_zero_std": (r.outcome.std(1) == 0).mean(),
+    "completions/mean_length": lengths.mean(),
+    "completions/mean_length_right": lengths[right].mean(),
+    "completions/mean_length_wrong": lengths[~right].mean(),
+    "completions/clipped_ratio": (r.stop_reason == LENGTH).mean(),
+    "sampling/sampling_logp_difference/max": 0.25,
+    "sampling/sampling_logp_difference/mean": 0.125,
+  }
+  for name, value in expected.items():
+    assert metrics[name] == pytest.approx(float(value), rel=1e-5), name
+
+
+def test_means_are_divided_once():
+  parts = [
+    {"x": (np.float32(1), np.float32(1)), "y": (0.0, 0.0)},
+    {"x": (np.float32(8), np.float32(4)), "y": (0.0, 0.0)},
+  ]
+  assert mean_totals(parts) == {"x": 9 / 5}
+  assert mean_totals([]) == {}
+
+
+def test_evaluation_is_the_same_each_time(task, params, rollout):
+  one, again = (evaluate(params, task, rollout, seed=5) for _ in range(2))
+  np.testing.assert_array_equal(one.accuracy, again.accuracy)
+  other = evaluate(params, task, rollout, seed=6)
+  assert (other.sampled.rollouts.tokens != one.sampled.rollouts.tokens).any()
+
+
+def test_evaluation_figures(task, params, rollout):
+  evaluation = evaluate(params, task, rollout, seed=5)
+  right = evaluation.sampled.rollouts.accuracy
+  assert right.shape == (6, 3)
+  metrics = evaluation_metrics(evaluation)
+  assert metrics["eval/pass@1"] == pytest.approx(right.mean())
+  low = max(mean_interval(right.mean(1)).low, 0)
+  assert metrics["eval/pass@1_low"] == pytest.approx(low)
+  assert set(evaluation.pass_at) == {1, 2}  # 4 is more than 3 samples
+  assert metrics["eval/pass@1/first=0"] == pytest.approx(right[::2].mean())
+  summary = evaluation_summary(evaluation)
+  assert summary["by_difficulty"]["first=1"]["questions"] == 3
+  assert summary["pass@1"] == metrics["eval/pass@1"]
+
+
+WARM = WarmStartOptions(
+  max_steps=6,
+  rows=2,
+  row_tokens=40,
+  learning_rate=1e-2,
+  stop_at_pass_at_1=1.0,
+  probe_every_steps=3,
+)
+
+
+def _warm_start(task, model, params, directory, *, options=WARM, **changed):
+  settings = dict(
+    probe=lambda params: 0.0,
+    completion_width=10,
+    seed=0,
+    directory=directory,
+    stop_requested=lambda: False,
+  )
+  return warm_start(params, task, model, options, **(settings | changed))
+
+
+def test_a_warm_start_is_trained_once_and_resumed(
+  task, model, params, tmp_path: Path, assert_trees_close
+):
+  whole = _warm_start(task, model, params, tmp_path / "whole")
+  assert not np.array_equal(whole["embedding"], params["embedding"])
+
+  asked = iter([False, False, True])
+  stopped = _warm_start(
+    task, model, params, tmp_path / "parts", stop_requested=lambda: next(asked)
+  )
+  assert stopped is None
+  parts = _warm_start(task, model, params, tmp_path / "parts")
+  assert_trees_close(parts, whole, 0, 0)
+
+  def never(params):
+    raise AssertionError("trained again")
+
+  again = _warm_start(task, model, params, tmp_path / "parts", probe=never)
+  assert_trees_close(again, whole, 0, 0)
+
+
+def test_a_warm_start_ends_once_it_is_good_enough(
+  task, model, params, tmp_path
+):
+  probed = []
+
+  def probe(params):
+    probed.append(1)
+    return 0.5
+
+  options = dataclasses.replace(WARM, stop_at_pass_at_1=0.5)
+  _warm_start(task, model, params, tmp_path / "w", probe=probe, options=options)
+  assert len(probed) == 1
+
+
+def test_no_warm_start(task, model, params, tmp_path):
+  options = dataclasses.replace(WARM, max_steps=0)
+  out = _warm_start(task, model, params, tmp_path / "w", options=options)
+  assert out is params
