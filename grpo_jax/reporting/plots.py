@@ -238,6 +238,7 @@ def _speed_plots() -> list[Plot]:
         keys={
           "time/sample_s": ("sample", BLUE),
           "time/reward_s": ("reward", ORANGE),
+          "time/score_s": ("score", SKY),
           "time/train_s": ("train", GREEN),
           "time/other_s": ("other", GREY),
         },

@@ -23,6 +23,7 @@ def _training_row(step: int, steps: int, rng: random.Random) -> dict:
   times = {
     "time/sample_s": 0.9 + rng.random() / 10,
     "time/reward_s": 0.05,
+    "time/score_s": 0.2,
     "time/train_s": 1.1 + rng.random() / 10,
     "time/other_s": 0.04,
   }
