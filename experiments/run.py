@@ -7,6 +7,8 @@ The same command continues a run that was stopped. Any value of the config can
 be set, as in `--config.recipe.name=grpo` or `--config.run.steps=100`.
 """
 
+import errno
+import fcntl
 import json
 import logging
 import re
@@ -15,7 +17,7 @@ import textwrap
 import time
 from pathlib import Path
 
-from absl import flags
+from absl import app, flags
 from ml_collections import ConfigDict, config_flags
 
 from grpo_jax.errors import UserError
@@ -32,7 +34,11 @@ _NEW_CONFIG = flags.DEFINE_bool(
   "Continue a run in workdir under a configuration that differs from its own.",
 )
 
+# The disk or its rights, not the program, are at fault.
+_PLACE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
+
 _log = logging.getLogger(__name__)
+_locks = {}  # folder -> open file, for as long as the process lives
 
 
 def main(argv: list[str]) -> int:
@@ -55,12 +61,25 @@ def main(argv: list[str]) -> int:
   except UserError as error:
     print(textwrap.fill(f"Error: {error}", 80), file=sys.stderr)
     return error.exit_code
+  except OSError as error:
+    if error.errno not in _PLACE_ERRORS:
+      raise
+    print(
+      textwrap.fill(
+        f"Error: {error.strerror}: {error.filename or 'a file'}. What the last"
+        " checkpoint holds is kept; mend this and give the same command again.",
+        80,
+      ),
+      file=sys.stderr,
+    )
+    return 1
   except KeyboardInterrupt:
     print("Stopped at once, without saving.", file=sys.stderr)
     return 130
 
 
 def _parse(argv: list[str]) -> tuple[ConfigDict, Path]:
+  app.define_help_flags()
   try:
     rest = flags.FLAGS(argv)
   except (
@@ -127,7 +146,7 @@ def _run(config: ConfigDict, workdir: Path) -> int:
   from grpo_jax.training.loop import train
 
   outcome = train(setup, workdir, stop_requested=stop_requested)
-  if outcome.after is None:
+  if outcome.after is None and outcome.saved:
     _log.info(
       "Stopped and saved at step %d of %d; the same command continues.",
       outcome.step,
@@ -137,9 +156,17 @@ def _run(config: ConfigDict, workdir: Path) -> int:
 
   from experiments.results import write_results
 
-  write_results(
-    config, workdir, outcome, start=start, warm_start_s=warm_start_s
-  )
+  if outcome.after is not None:
+    write_results(
+      config, workdir, outcome, start=start, warm_start_s=warm_start_s
+    )
+  if not outcome.saved:
+    raise UserError(
+      f"Step {outcome.step} could not be saved in {workdir}/checkpoints (see"
+      " the warning above). Make room and give the same command again: it"
+      " continues from the newest checkpoint that is there.",
+      exit_code=1,
+    )
   return 0
 
 
@@ -149,6 +176,7 @@ def _claim(workdir: Path, config: ConfigDict) -> None:
   path = workdir / "config.json"
   try:
     workdir.mkdir(parents=True, exist_ok=True)
+    _lock(workdir)
     if path.exists() and not _NEW_CONFIG.value:
       _refuse_difference(workdir, json.loads(path.read_text()), mine)
     temporary = path.with_suffix(".tmp")
@@ -164,6 +192,25 @@ def _claim(workdir: Path, config: ConfigDict) -> None:
       f"{path} is damaged ({error}). Delete it if the configuration that you"
       " give now is the one that the run had."
     ) from error
+
+
+def _lock(workdir: Path) -> None:
+  """Refuses a folder that another process is writing to.
+
+  The lock is the open file: it ends with this process, however that ends.
+  """
+  if workdir.resolve() in _locks:
+    return
+  file = (workdir / ".lock").open("w")
+  try:
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+  except BlockingIOError as error:
+    file.close()
+    raise UserError(
+      f"Another process is running in --workdir={workdir}. Wait for it, stop"
+      " it, or name another folder."
+    ) from error
+  _locks[workdir.resolve()] = file
 
 
 def _refuse_difference(workdir: Path, old: dict, new: dict) -> None:

@@ -6,8 +6,10 @@ Splits: `train` and `test`, of the sizes asked for, without a question in
 common and without repeats within `test`.
 """
 
+import contextlib
 import functools
 import hashlib
+import io
 import json
 from collections.abc import Iterator
 
@@ -158,7 +160,8 @@ def load_reasoning_gym(
     seed=seed,
     data_dir=data_dir,
   )
-  builder.download_and_prepare()
+  with contextlib.redirect_stdout(io.StringIO()):  # it announces itself
+    builder.download_and_prepare()
   return tuple(
     [_example(row) for row in builder.as_data_source(split=split)]
     for split in ("train", "test")

@@ -44,12 +44,14 @@ class Outcome(NamedTuple):
     state: device state.
     host: host state.
     after: the last evaluation; None if the run was stopped before its end.
+    saved: whether that step's checkpoint exists.
   """
 
   step: int
   state: TrainState
   host: HostState
   after: Evaluation | None
+  saved: bool
 
 
 def train(
@@ -95,7 +97,7 @@ def train(
     )
     return result, time.perf_counter() - start
 
-  after = None
+  after, saved = None, True
   with (
     MetricsLog(workdir, resume_step=resume_step) as metrics_log,
     SamplesLog(workdir, resume_step=resume_step) as samples_log,
@@ -111,8 +113,8 @@ def train(
     shown = {}
     while step < options.steps:
       if stop_requested():
-        checkpoints.save(step, state, host.to_json())
-        return Outcome(step, state, host, None)
+        saved = checkpoints.save(step, state, host.to_json())
+        return Outcome(step, state, host, None, saved)
       state, host, metrics, rows = run_step(step, state, host)
       step += 1
       samples_log.write(step, rows)
@@ -131,7 +133,7 @@ def train(
         or step == options.steps
         or _due(step, options.checkpoint_every_steps)
       ):
-        checkpoints.save(step, state, host.to_json())
+        saved = checkpoints.save(step, state, host.to_json())
       if hopeless:
         raise UserError(
           f"{int(state.skipped_in_a_row)} updates in a row had a loss or"
@@ -143,7 +145,7 @@ def train(
   if after is None:  # everything had been done before
     after, _ = evaluation(state)
   checkpoints.close()
-  return Outcome(step, state, host, after)
+  return Outcome(step, state, host, after, saved)
 
 
 def _make_step(setup: Setup) -> Callable:

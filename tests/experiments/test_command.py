@@ -1,5 +1,7 @@
 """What a wrong call is told: one paragraph, exit code 2, no traceback."""
 
+import errno
+import fcntl
 import json
 
 import pytest
@@ -67,6 +69,23 @@ def test_values_out_of_range(call, tmp_path, argument, words):
 def test_an_unwritable_workdir(call, tmp_path):
   (tmp_path / "file").write_text("")
   _refused(call(QUICKSTART, f"--workdir={tmp_path}/file/x"), "written to")
+
+
+def test_a_folder_in_use_is_refused(call, tmp_path):
+  with (tmp_path / ".lock").open("w") as file:
+    fcntl.flock(file, fcntl.LOCK_EX)
+    _refused(call(QUICKSTART, f"--workdir={tmp_path}"), "Another process")
+
+
+def test_a_full_disk_is_told_without_a_traceback(call, tmp_path, monkeypatch):
+  def full(config):
+    raise OSError(errno.ENOSPC, "No space left on device", "some/file")
+
+  monkeypatch.setattr("experiments.build.build", full)
+  code, output = call(QUICKSTART, f"--workdir={tmp_path}")
+  assert code == 1
+  assert "No space left on device: some/file" in " ".join(output.split())
+  assert "Traceback" not in output
 
 
 def test_another_configuration_is_refused_with_the_difference(call, tmp_path):

@@ -123,7 +123,7 @@ def test_a_terminal_shows_a_bar_that_logging_does_not_break():
   assert note == "a note with [brackets]"
   assert warning == "a warning"
   assert printed == "a print"
-  assert re.fullmatch(r"step \S+ 3/3 0:00:0\d \d+ ms/step  eta 0:00", bar)
+  assert re.fullmatch(r"step \S+ 3/3 0:00:0\d \S+ m?s/step  eta 0:00", bar)
   assert figures == "reward 0.62"
   assert (after, end) == ("after the bar", "")
 
