@@ -9,7 +9,11 @@ from pathlib import Path
 import jax
 import pytest
 from absl.testing import flagsaver
+from array_record.python import array_record_data_source  # noqa: F401
 
+# Flags that a library defines when it is imported must exist before they are
+# saved: hence these two, which main() would import later.
+import experiments.build  # noqa: F401
 from experiments.run import main
 
 ROOT = Path(__file__).parents[2]

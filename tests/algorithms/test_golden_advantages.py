@@ -1,0 +1,171 @@
+"""Advantages of golden.json, one per completion."""
+
+from functools import partial
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from grpo_jax.algorithms import advantages as adv
+from grpo_jax.algorithms import (
+  batch_advantages,
+  recipes,
+)
+
+grpo = partial(recipes.grpo, length_budget=6, ddof=0, std_eps=0.0)
+
+
+def groups(case, dtype, name="rewards"):
+  """Rewards [P, G] of a case, and a mask that keeps them all."""
+  P = len(set(case.get("group_ids", [0])))
+  values = jnp.asarray(case[name], dtype).reshape(P, -1)
+  return values, jnp.ones(values.shape, bool)
+
+
+@pytest.mark.parametrize(
+  "name", ["adv_grpo_bal", "adv_grpo_one_of_four", "adv_grpo_pm1"]
+)
+@pytest.mark.parametrize("ddof", [0, 1])
+@pytest.mark.parametrize("eps", ["0", "1e-4", "1e-6"])
+def test_group_relative_advantages(name, ddof, eps, golden, dtype, close):
+  case, expected = golden(name)
+  key = f"adv_ddof{ddof}_eps{eps}"
+  if key not in expected:
+    pytest.skip(f"{name} has no {key}")
+  rewards = jnp.asarray([case["rewards"]], dtype)
+  advantages = adv.group_relative_advantages(
+    rewards,
+    jnp.ones(rewards.shape, bool),
+    scale="group_std",
+    ddof=ddof,
+    eps=float(eps),
+  )
+  close(advantages[0], expected[key])
+
+
+@pytest.mark.parametrize(
+  ("name", "key"),
+  [
+    ("adv_equal_all_one", "grpo"),
+    ("adv_equal_all_zero", "grpo"),
+    ("adv_G1_r0", "grpo_zero_convention"),
+    ("adv_G1_rneg", "grpo_zero_convention"),
+  ],
+)
+@pytest.mark.parametrize("scale", ["group_std", "none"])
+def test_no_advantage_without_a_difference(
+  name, key, scale, golden, dtype, close
+):
+  case, expected = golden(name)
+  rewards = jnp.asarray([case["rewards"]], dtype)
+  mask = jnp.ones(rewards.shape, bool)
+  assert adv.tied(rewards, mask).all()
+  advantages = adv.group_relative_advantages(
+    rewards, mask, scale=scale, ddof=1, eps=0.0
+  )
+  close(advantages[0], expected[key])
+
+
+@pytest.mark.parametrize(
+  ("name", "key"),
+  [
+    ("rloo_vs_drgrpo_identity", "rloo"),
+    ("adv_equal_all_one", "rloo"),
+    ("adv_G1_r0", "rloo_zero_convention"),
+    ("adv_G1_rneg", "rloo_zero_convention"),
+  ],
+)
+def test_leave_one_out(name, key, golden, dtype, close):
+  case, expected = golden(name)
+  rewards, mask = groups(case, dtype)
+  close(adv.leave_one_out_advantages(rewards, mask)[0], expected[key])
+  if "dr_grpo_times_G_over_Gm1" in expected:
+    G = case["G"]
+    plain = adv.group_relative_advantages(
+      rewards, mask, scale="none", ddof=0, eps=0.0
+    )
+    close(plain[0] * G / (G - 1), expected["dr_grpo_times_G_over_Gm1"])
+
+
+@pytest.mark.parametrize(
+  ("key", "scale", "ddof", "eps"),
+  [
+    ("adv_trl_batch_eps1e-4", "batch_std", 1, 1e-4),
+    ("adv_scalerl_ddof0", "centred_batch_std", 0, 0.0),
+  ],
+)
+def test_batch_std(key, scale, ddof, eps, golden, dtype, close):
+  case, expected = golden("adv_batch_std")
+  advantages = adv.group_relative_advantages(
+    *groups(case, dtype), scale=scale, ddof=ddof, eps=eps
+  )
+  close(advantages.ravel(), expected[key])
+
+
+def test_gpg(golden, dtype, close):
+  case, expected = golden("adv_gpg")
+  advantages = adv.rescaled_advantages(*groups(case, dtype))
+  close(advantages.ravel(), expected["adv"])
+
+
+@pytest.mark.parametrize("eps", ["0", "1e-6"])
+def test_maxrl(eps, golden, dtype, close):
+  case, expected = golden("adv_maxrl_one_of_four")
+  advantages = adv.maximum_likelihood_advantages(
+    *groups(case, dtype), eps=float(eps)
+  )
+  close(advantages[0], expected[f"adv_eps{eps}"])
+
+
+@pytest.mark.parametrize("name", ["passk_N8_c2_k4", "passk_N4_c2_k1"])
+def test_pass_at_k(name, golden, dtype, close):
+  case, expected = golden(name)
+  correct = jnp.arange(case["n"])[None] < case["n_correct"]
+  advantages = adv.pass_at_k_advantages(
+    correct, jnp.ones_like(correct), k=case["k"]
+  )
+  close(advantages[0], expected["adv_vector"])
+
+
+def test_opo(dtype, close):
+  # One right answer of the shortest length: baseline 2 / 20.
+  rewards = jnp.asarray([[1.0, 0.0, 0.0, 0.0]], dtype)
+  advantages = adv.length_weighted_advantages(
+    rewards, jnp.ones((1, 4), bool), jnp.asarray([[2, 4, 6, 8]])
+  )
+  close(advantages[0], [0.9, -0.1, -0.1, -0.1])
+
+
+def test_gdpo(dtype):
+  rewards = jnp.asarray(
+    [
+      [[1, 0, 0, 0], [1, 1, 0, 0]],
+      [[0, 0, 1, 1], [1, 0, 0, 0]],
+    ],
+    dtype,
+  )
+  advantages = batch_advantages.multi_reward_advantages(
+    rewards, jnp.ones((2, 4), bool), weights=(1.0, 1.0), ddof=1, eps=1e-4
+  )
+  expected = [[0.4841, -1.0432, 0.2795, 0.2795]]
+  expected += [[1.8069, 0.2795, -1.0432, -1.0432]]
+  np.testing.assert_allclose(advantages, expected, atol=5e-5)
+
+
+@pytest.mark.parametrize(
+  "name", ["seed_length_projection_F4", "seed_length_projection_equal_len"]
+)
+@pytest.mark.parametrize("centre", [True, False])
+def test_length_projection(name, centre, golden, dtype, close):
+  case, expected = golden(name)
+  rewards, mask = groups(case, dtype)
+  advantages = adv.group_relative_advantages(
+    rewards, mask, scale="group_std", ddof=0, eps=0.0
+  )
+  projected = adv.project_out_lengths(
+    advantages, jnp.asarray([case["lengths"]]), mask, centre=centre
+  )
+  close(
+    projected[0],
+    expected["proj_centered_lengths" if centre else "proj_raw_lengths"],
+  )

@@ -1,0 +1,178 @@
+"""Advantages of golden.json that are per token or of the whole batch."""
+
+from functools import partial
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from grpo_jax.algorithms import advantages as adv
+from grpo_jax.algorithms import (
+  batch_advantages,
+  recipes,
+  returns,
+)
+from grpo_jax.algorithms.loss import prepare
+
+grpo = partial(recipes.grpo, length_budget=6, ddof=0, std_eps=0.0)
+
+
+def test_process_supervision(golden, dtype, close):
+  case, expected = golden("adv_process_supervision")
+  shape = (1, 4, max(case["lengths"]))
+  step_rewards, step_mask = np.zeros(shape), np.zeros(shape, bool)
+  for g, (ends, values) in enumerate(
+    zip(case["step_end_index_0based"], case["step_rewards"], strict=True)
+  ):
+    step_rewards[0, g, ends] = values
+    step_mask[0, g, ends] = True
+  loss_mask = np.arange(shape[-1]) < np.asarray(case["lengths"])[:, None]
+  advantages = returns.process_advantages(
+    jnp.asarray(step_rewards, dtype),
+    jnp.asarray(step_mask),
+    jnp.asarray(loss_mask[None]),
+    ddof=0,
+    eps=0.0,
+  )
+  for g, row in enumerate(expected["adv"]):
+    close(advantages[0, g, : len(row)], row)
+
+
+@pytest.mark.parametrize(
+  ("decay", "key", "after"),
+  [
+    (None, "adv_vs_previous_running_mean", "running_mean_after"),
+    (0.9, "adv_vs_previous_ema", "ema_after"),
+  ],
+)
+def test_moving_baseline(decay, key, after, golden, dtype, close):
+  case, expected = golden("baseline_moving_average")
+  state = batch_advantages.MovingBaseline(
+    mean=jnp.zeros((), dtype), updates=jnp.zeros((), jnp.int32)
+  )
+  for i, mean in enumerate(case["batch_mean_rewards"]):
+    rewards = jnp.full((1, 2), mean, dtype)
+    advantages, state = batch_advantages.moving_baseline_advantages(
+      state, rewards, jnp.ones((1, 2), bool), decay=decay
+    )
+    close(advantages[0, 0], expected[key][i])
+    close(state.mean, expected[after][i])
+
+
+# (key, ddof, where eps goes) of the three conventions.
+NORMALISED = [
+  ("adv_openrlhf_var0_clamp1e-8", 0, "variance_floor"),
+  ("adv_verl_var1_plus1e-8", 1, "variance"),
+  ("adv_std0_plus1e-8", 0, "std"),
+]
+
+
+@pytest.mark.parametrize(("key", "ddof", "eps_in"), NORMALISED)
+def test_reinforce_plus_plus(
+  key, ddof, eps_in, golden, golden_rollouts, dtype, close
+):
+  case, expected = golden("reinforce_pp_beta0")
+  rollouts, _ = golden_rollouts(case, groups=2)
+  mask = rollouts.loss_mask
+  per_token = returns.token_rewards(
+    rollouts.outcome,
+    rollouts.old_logp,
+    rollouts.ref_logp,
+    mask,
+    kl_coefficient=case["beta"],
+  )
+  to_go = returns.reward_to_go(per_token, mask, discount=case["gamma"])
+  close(to_go.reshape(8, -1), expected["adv_raw"])
+  normalise = partial(
+    batch_advantages.batch_normalised_advantages, to_go, mask, ddof=ddof
+  )
+  normalised = normalise(each="token", eps=1e-8, eps_in=eps_in)
+  close(normalised.reshape(8, -1), expected[key])
+  if ddof == 0:
+    by_sequence = normalise(each="sequence", eps=0.0, eps_in="std")
+    close(by_sequence[..., 0].ravel(), expected["seq_level_ddof0_eps0"])
+
+
+@pytest.mark.parametrize(
+  ("key", "each", "ddof", "eps", "eps_in"),
+  [
+    (
+      "adv_token_weighted_var0_clamp1e-8",
+      "token",
+      0,
+      1e-8,
+      "variance_floor",
+    ),
+    ("adv_token_weighted_var1_plus1e-8", "token", 1, 1e-8, "variance"),
+    ("adv_sequence_weighted_ddof0", "sequence", 0, 0.0, "std"),
+  ],
+)
+def test_reinforce_plus_plus_baseline(
+  key, each, ddof, eps, eps_in, golden, golden_rollouts, close
+):
+  case, expected = golden("reinforce_pp_baseline")
+  rollouts, _ = golden_rollouts(case, groups=2)
+  centred = adv.group_relative_advantages(
+    rollouts.outcome, rollouts.sample_mask, scale="none", ddof=0, eps=0.0
+  )
+  close(centred.ravel(), expected["group_centered"])
+  normalised = batch_advantages.batch_normalised_advantages(
+    jnp.broadcast_to(centred[..., None], rollouts.loss_mask.shape),
+    rollouts.loss_mask,
+    each=each,
+    ddof=ddof,
+    eps=eps,
+    eps_in=eps_in,
+  )
+  close(normalised[..., 0].ravel(), expected[key])
+
+
+def test_reinforce_plus_plus_recipe(golden, golden_rollouts, close):
+  case, expected = golden("reinforce_pp_beta0")
+  rollouts, _ = golden_rollouts(case, groups=2)
+  recipe = recipes.reinforce_plus_plus(length_budget=6, kl_coefficient=0.0)
+  advantage, _ = prepare(recipe, rollouts)
+  close(advantage.reshape(8, -1), expected["adv_std0_plus1e-8"])
+
+
+@pytest.mark.parametrize(
+  "name", ["gae_g1_l1", "gae_g1_l0.95", "gae_g1_l0", "gae_kl_reward"]
+)
+def test_generalised_advantages(name, golden, dtype, close):
+  case, expected = golden(name)
+  values = jnp.asarray([[case["values"]]], dtype)
+  mask = jnp.ones(values.shape, bool)
+  if "kl_k1" in case:
+    kl = jnp.asarray([[case["kl_k1"]]], dtype)
+    rewards = returns.token_rewards(
+      jnp.asarray([[case["score_at_eos"]]], dtype),
+      kl,
+      jnp.zeros_like(kl),
+      mask,
+      kl_coefficient=case["beta"],
+    )
+    close(rewards[0, 0], expected["token_rewards"])
+  else:
+    rewards = jnp.asarray([[case["rewards"]]], dtype)
+  advantages = returns.generalised_advantages(
+    rewards,
+    values,
+    mask,
+    discount=case["gamma"],
+    trace_decay=case["lambda"],
+    bootstrap=case.get("bootstrap", 0.0),
+  )
+  close(advantages[0, 0], expected["adv"])
+  if "returns" in expected:
+    close((advantages + values)[0, 0], expected["returns"])
+
+
+@pytest.mark.parametrize(
+  ("floor", "key"), [(-np.inf, "lambda_raw"), (0.0, "lambda_clamped_0_1")]
+)
+def test_length_adaptive_trace_decay(floor, key, golden, dtype, close):
+  case, expected = golden("vapo_length_adaptive_lambda")
+  decay = returns.length_adaptive_trace_decay(
+    jnp.asarray([case["lengths"]]), alpha=case["alpha"], floor=floor
+  )
+  close(decay[0], expected[key])

@@ -1,0 +1,167 @@
+"""Penalties and corrections against loops in NumPy."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grpo_jax.algorithms import (
+  corrections,
+  penalties,
+)
+from grpo_jax.types import TokenScores, TrainBatch
+
+# Few shapes, so that few programs are compiled; G = 1 is one of them.
+SHAPES = st.sampled_from([(3, 4, 5), (2, 1, 3)])
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+PENALTIES = {
+  "kl_k2": lambda new, ref, old: (new - ref) ** 2 / 2,
+  "kl_k3": lambda new, ref, old: np.exp(ref - new) - (ref - new) - 1,
+  "kl_weighted_k3": lambda new, ref, old: (
+    np.exp(new - old) * (np.exp(ref - new) - (ref - new) - 1)
+  ),
+  "kl_sequence_k3": lambda new, ref, old: (
+    np.exp(sum(ref - new)) - sum(ref - new) - 1
+  ),
+}
+
+
+@given(SEEDS, SHAPES)
+@pytest.mark.parametrize("name", PENALTIES)
+def test_penalties(name, draw, agree, seed, shape):
+  rng, _, _, loss_mask = draw(seed, shape)
+  mask = loss_mask[0]
+  logp, ref, old = rng.normal(0, 0.7, size=(3, *mask.shape))
+  expected = np.zeros(mask.shape)
+  for n, row in enumerate(mask):
+    expected[n, row] = PENALTIES[name](logp[n, row], ref[n, row], old[n, row])
+  logp[~mask], ref[~mask], old[~mask] = np.nan, np.inf, np.nan
+  zeros = jnp.zeros(mask.shape)
+  batch = TrainBatch(
+    rows=None,
+    tokens=None,
+    loss_mask=jnp.asarray(mask),
+    weight=zeros,
+    advantage=zeros,
+    old_logp=jnp.asarray(old),
+    ref_logp=jnp.asarray(ref),
+  )
+
+  def total(logp):
+    scores = TokenScores(logp=logp, entropy=zeros)
+    values = getattr(penalties, name)(scores, batch)
+    return values.sum(), values
+
+  slope, values = jax.grad(total, has_aux=True)(jnp.asarray(logp))
+  agree(values, expected)
+  assert np.isfinite(slope).all() and not slope[~mask].any()
+
+
+@given(SEEDS, SHAPES)
+def test_negative_entropy(draw, agree, seed, shape):
+  rng, _, _, loss_mask = draw(seed, shape)
+  mask = loss_mask[0]
+  entropy = np.where(mask, rng.exponential(size=mask.shape), np.nan)
+  batch = TrainBatch(
+    rows=None,
+    tokens=None,
+    loss_mask=jnp.asarray(mask),
+    weight=None,
+    advantage=None,
+    old_logp=None,
+    ref_logp=None,
+  )
+  scores = TokenScores(logp=None, entropy=jnp.asarray(entropy))
+  agree(
+    penalties.negative_entropy(scores, batch), np.where(mask, -entropy, 0.0)
+  )
+
+
+@given(SEEDS)
+def test_clipped_value_loss(agree, seed):
+  values, old, target = np.random.default_rng(seed).normal(size=(3, 2, 4))
+  actual = penalties.clipped_value_loss(
+    *map(jnp.asarray, (values, old, target)), clip=0.3
+  )
+  for index in np.ndindex(2, 4):
+    v, o, r = values[index], old[index], target[index]
+    bounded = min(max(v, o - 0.3), o + 0.3)
+    agree(actual[index], max((v - r) ** 2, (bounded - r) ** 2) / 2)
+
+
+@given(SEEDS, SHAPES)
+@pytest.mark.parametrize("level", ["token", "sequence", "geometric"])
+@pytest.mark.parametrize("outside", ["truncate", "mask"])
+def test_sampler_correction(level, outside, draw, agree, seed, shape):
+  rng, _, _, mask = draw(seed, shape)
+  old, behaviour = rng.normal(0, 0.5, (2, *shape))
+  expected = np.zeros(shape)
+  for p, g, t in np.argwhere(mask):
+    row = mask[p, g]
+    logs = (old - behaviour)[p, g]
+    log_weight = {
+      "token": logs[t],
+      "sequence": logs[row].sum(),
+      "geometric": logs[row].mean(),
+    }[level]
+    w = math.exp(log_weight)
+    inside = 0.5 <= w <= 2.0
+    bound = min(max(w, 0.5), 2.0) if outside == "truncate" else 0.0
+    expected[p, g, t] = w if inside else bound
+  behaviour[~mask] = np.nan
+  actual = corrections.sampler_correction(
+    *map(jnp.asarray, (old, behaviour, mask)),
+    level=level,
+    outside=outside,
+    lowest=0.5,
+    highest=2.0,
+  )
+  agree(actual, expected)
+
+
+@given(SEEDS, SHAPES)
+def test_token_covariance(draw, agree, seed, shape):
+  rng, _, _, mask = draw(seed, shape)
+  logp, A = rng.normal(size=(2, *shape))
+  expected = np.zeros(shape)
+  if mask.any():
+    centred = [x[mask] - x[mask].mean() for x in (logp, A)]
+    expected[mask] = centred[0] * centred[1]
+  logp[~mask] = np.nan
+  actual = corrections.token_covariance(*map(jnp.asarray, (logp, A, mask)))
+  agree(actual, expected)
+  candidates = corrections.covariance_candidates(
+    actual, jnp.asarray(mask), lowest=0.1, highest=1.0
+  )
+  near = np.isclose(expected, 0.1, atol=1e-4) | np.isclose(expected, 1.0)
+  inside = mask & (expected > 0.1) & (expected < 1.0)
+  assert (candidates == inside)[~near].all()
+
+
+@given(SEEDS, SHAPES, st.sampled_from([0.0, 0.2, 0.5, 1.0]))
+def test_largest_fraction(draw, seed, shape, fraction):
+  rng, _, _, mask = draw(seed, shape)
+  values = rng.integers(0, 4, shape).astype(float)
+  candidates = mask & (rng.random(shape) < 0.7)
+  values[~candidates] = np.nan
+  count = math.floor(fraction * mask.sum())
+  # Ties go to the first.
+  places = sorted(np.flatnonzero(candidates), key=lambda i: -values.flat[i])
+  expected = np.zeros(values.size, bool)
+  expected[places[:count]] = True
+  arrays = jnp.asarray(candidates), jnp.asarray(mask)
+  actual = corrections.largest_fraction(
+    jnp.asarray(values), *arrays, fraction=fraction
+  )
+  assert (np.ravel(actual) == expected).all()
+  chosen = corrections.randomly_chosen(
+    *arrays, jax.random.key(seed), fraction=fraction
+  )
+  assert not (chosen & ~candidates).any()
+  assert chosen.sum() == min(count, candidates.sum())
