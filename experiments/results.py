@@ -49,8 +49,9 @@ def write_results(
     _write_json(workdir / "results.json", results)
   except OSError as error:
     raise UserError(
-      f"The results could not be written to {workdir} ({error.strerror}). The"
-      " training is saved: make room and give the same command again.",
+      f"The results could not be written to {workdir} ({error.strerror}). What"
+      " the newest checkpoint holds is kept: make room and give the same"
+      " command again.",
       exit_code=1,
     ) from error
   print(results_table(results))

@@ -52,9 +52,10 @@ def main(argv: list[str]) -> int:
     that cannot go on, 2 for a wrong call.
   """
   logging.basicConfig(format="%(message)s", level=logging.INFO)
-  # Their remarks on every save and build are not for the reader of a run.
+  # Their remarks on every save and build are not for the reader of a run, and
+  # the errors they log are raised as well.
   for name in ("absl", "orbax", "matplotlib", "grain"):
-    logging.getLogger(name).setLevel(logging.ERROR)
+    logging.getLogger(name).setLevel(logging.CRITICAL)
   try:
     config, workdir = _parse(argv)
     return _run(config, workdir)

@@ -2,6 +2,7 @@
 
 import logging
 import shutil
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,9 @@ class Checkpoints:
     return ocp.CheckpointManager(
       self._directory,
       options=ocp.CheckpointManagerOptions(
-        max_to_keep=self._keep, enable_async_checkpointing=False
+        max_to_keep=self._keep,
+        enable_async_checkpointing=False,
+        cleanup_tmp_directories=True,
       ),
       item_names=("state", "host"),
     )
@@ -73,9 +76,9 @@ class Checkpoints:
         " and older checkpoints are as they were. Cause: %s",
         step,
         self._directory,
-        str(error).splitlines()[0] if str(error) else repr(error),
+        _brief(error),
       )
-      self._manager = self._open()  # which also clears unfinished folders
+      self._manager = self._open()  # and frees what the attempt took
       return False
     return True
 
@@ -110,7 +113,7 @@ class Checkpoints:
           " one before it is used. Cause: %s",
           step,
           aside,
-          str(error).splitlines()[0] if str(error) else repr(error),
+          _brief(error),
         )
         shutil.rmtree(aside, ignore_errors=True)
         aside.parent.mkdir(exist_ok=True)
@@ -125,6 +128,11 @@ class Checkpoints:
   def close(self) -> None:
     """Waits for what is being written."""
     self._manager.close()
+
+
+def _brief(error: Exception) -> str:
+  """The beginning of an error that may name a path many times."""
+  return textwrap.shorten(str(error) or repr(error), 160, placeholder=" ...")
 
 
 def _as_dict(state: TrainState) -> dict[str, Any]:

@@ -87,12 +87,14 @@ def test_a_failed_save_costs_that_checkpoint_only(
   checkpoints.save(1, _moved(state, 1), {})
 
   def full(*args, **kwargs):
+    (tmp_path / "c/2.orbax-checkpoint-tmp").mkdir()
     raise OSError(28, "No space left on device")
 
   with monkeypatch.context() as patch:
     patch.setattr(checkpoints._manager, "save", full)
     assert not checkpoints.save(2, _moved(state, 2), {})
   assert "step 2 could not be saved" in caplog.text
+  assert not list((tmp_path / "c").glob("*tmp*"))
   assert "No space left" in caplog.text
   assert checkpoints.restore_latest(state)[0] == 1
   assert checkpoints.save(2, _moved(state, 2), {})
