@@ -176,3 +176,13 @@ def test_length_adaptive_trace_decay(floor, key, golden, dtype, close):
     jnp.asarray([case["lengths"]]), alpha=case["alpha"], floor=floor
   )
   close(decay[0], expected[key])
+
+
+def test_reinforce_plus_plus_baseline_recipe(golden, golden_rollouts, close):
+  case, expected = golden("reinforce_pp_baseline")
+  rollouts, _ = golden_rollouts(case, groups=2)
+  recipe = recipes.reinforce_plus_plus_baseline(
+    length_budget=6, each="sequence", std_eps=0.0
+  )
+  advantage, _ = prepare(recipe, rollouts)
+  close(advantage[..., 0].ravel(), expected["adv_sequence_weighted_ddof0"])
