@@ -43,7 +43,7 @@ setup(
       "hypothesis>=6.100",
       "pytest>=8.2",
       "ruff>=0.12",
-      "typeguard>=4.3",
+      "typeguard==2.13.3",  # jaxtyping cannot use later ones
     ],
     "tpu": ["jax[tpu]>=0.8"],
     "cuda": ["jax[cuda13]>=0.8"],

@@ -1,29 +1,29 @@
 """From a ConfigDict to the typed values that everything else takes."""
 
-import ast
 import contextlib
-import difflib
+import dataclasses
 import hashlib
-import importlib
-import inspect
+import itertools
 import json
-import math
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 from ml_collections import ConfigDict
 
 import grpo_jax
-from experiments.configs import base
+from experiments.keys import check_keys
+from experiments.named import call_named
+from grpo_jax import host
 from grpo_jax.algorithms import recipes
 from grpo_jax.algorithms.recipes import Recipe
-from grpo_jax.data.prompts import prompt_stream
+from grpo_jax.data.prompts import check_seed, prompt_stream
 from grpo_jax.errors import UserError
 from grpo_jax.models.config import ModelConfig
 from grpo_jax.models.decoder import init_params
+from grpo_jax.rewards.functions import mix, score_completions
 from grpo_jax.sampling.decode import SamplingOptions
 from grpo_jax.training.collect import CollectOptions
 from grpo_jax.training.rollouts import (
@@ -38,7 +38,11 @@ from grpo_jax.training.step import (
   make_optimizer,
   make_schedule,
 )
-from grpo_jax.training.warm_start import WarmStartOptions, warm_start
+from grpo_jax.training.warm_start import (
+  WarmStartOptions,
+  trace_sequence,
+  warm_start,
+)
 
 _PROBED_PROBLEMS = 64  # training problems that a warm start is probed on
 
@@ -53,39 +57,10 @@ class Parts(NamedTuple):
   optimizer: OptimizerOptions
   collect: CollectOptions
   loop: LoopOptions
+  sampling: SamplingOptions
+  evaluation: SamplingOptions
   rollout: Callable[..., Sampled]
   evaluation_rollout: Callable[..., Sampled]
-
-
-def check_keys(config: ConfigDict) -> None:
-  """Raises UserError for keys that no code reads, and for missing ones."""
-  known = set(leaves(base.get_config()))
-  given = set(leaves(config))
-  for key in sorted(given - known):
-    raise UserError(unknown_name("config key", key, known))
-  for key in sorted(known - given):
-    raise UserError(f"The config has no {key}; start from base.get_config().")
-  for key, value in leaves(config).items():
-    if isinstance(value, float) and not math.isfinite(value):
-      raise UserError(f"config.{key} must be a finite number, not {value}.")
-
-
-def leaves(config: ConfigDict) -> dict[str, Any]:
-  """Dotted names and values: {"model.width": 64, ...}."""
-  flat = {}
-  for key, value in config.items():
-    if isinstance(value, ConfigDict):
-      flat |= {f"{key}.{name}": v for name, v in leaves(value).items()}
-    else:
-      flat[key] = value
-  return flat
-
-
-def unknown_name(what: str, name: str, known) -> str:
-  """A sentence that suggests the nearest known name."""
-  near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.4)
-  hint = f" Did you mean {near[0]!r}?" if near else ""
-  return f"Unknown {what} {name!r}.{hint}"
 
 
 @contextlib.contextmanager
@@ -110,44 +85,52 @@ def build(config: ConfigDict) -> Parts:
     UserError: a value is out of range, or names something that is not there.
   """
   check_keys(config)
-  s = config.sampling
-  with _blaming("task"):
-    task = _call(
-      "task",
-      config.task.name,
-      config.task.args,
-      home=None,
-      data_dir=str(_cache_dir(config) / "data"),
-      train_size=config.task.train_size,
-      test_size=config.task.test_size,
-    )
+  with _blaming("seed"):
+    check_seed(config.seed)
+  with _blaming("optimizer"):
+    optimizer = _optimizer_options(config)
+    _check_division(config)
+  with _blaming("run"):
+    loop = _loop_options(config)
+  with _blaming("warm_start"):
+    warm = WarmStartOptions(**config.warm_start)
   with _blaming("recipe"):
-    recipe = _call(
+    recipe = call_named(
       "recipe",
       config.recipe.name,
       config.recipe.args,
       home=recipes,
-      length_budget=s.max_completion_tokens,
+      given={"length_budget": config.sampling.max_completion_tokens},
     )
+  with _blaming("task"):
+    task = _task(config)
+  with _blaming("reward"):
+    probed = score_completions(task.reward_fn, task.train[:1], [[""]])
+    mix(probed, dict(config.reward))
   with _blaming("model"):
     model = ModelConfig(
       vocab_size=task.tokenizer.vocab_size, tie_embeddings=True, **config.model
     )
-  with _blaming("warm_start"):
-    warm = WarmStartOptions(**config.warm_start)
-  with _blaming("optimizer"):
-    optimizer = _optimizer_options(config)
-    _check_division(config)
   with _blaming("sampling"):
-    collect = CollectOptions(
-      prompts_per_step=s.prompts_per_step, max_rounds=s.max_rounds
+    encode_prompts(
+      task, [*task.train, *task.test], config.sampling.max_prompt_tokens
     )
-    encode_prompts(task, [*task.train, *task.test], s.max_prompt_tokens)
-    rollout = _rollout(config, task, model, evaluation=False)
+    collect = CollectOptions(
+      prompts_per_step=config.sampling.prompts_per_step,
+      max_rounds=config.sampling.max_rounds,
+    )
+    sampling = _sampling_options(config, task, config.sampling.temperature, 1.0)
+    if not sampling.temperature > 0:
+      raise ValueError("temperature must be positive to explore.")
+    rollout = _rollout(
+      config, task, model, sampling, config.sampling.group_size
+    )
   with _blaming("evaluation"):
-    evaluation_rollout = _rollout(config, task, model, evaluation=True)
-  with _blaming("run"):
-    loop = _loop_options(config)
+    e = config.evaluation
+    evaluation = _sampling_options(config, task, e.temperature, e.top_p)
+    evaluation_rollout = _rollout(
+      config, task, model, evaluation, e.samples_per_problem
+    )
   return Parts(
     task=task,
     recipe=recipe,
@@ -156,6 +139,8 @@ def build(config: ConfigDict) -> Parts:
     optimizer=optimizer,
     collect=collect,
     loop=loop,
+    sampling=sampling,
+    evaluation=evaluation,
     rollout=rollout,
     evaluation_rollout=evaluation_rollout,
   )
@@ -173,6 +158,10 @@ def prepare(
 
   Returns:
     What `training.loop.train` takes; None if the warm start was stopped.
+
+  Raises:
+    UserError: the warm start has nothing to imitate, or could not be saved
+      when it was stopped.
   """
   probed = parts.task.train[:_PROBED_PROBLEMS]
 
@@ -182,17 +171,19 @@ def prepare(
     )
     return float(sampled.rollouts.accuracy.mean())
 
-  params = warm_start(
-    init_params(parts.model, jax.random.key(config.seed)),
-    parts.task,
-    parts.model,
-    parts.warm_start,
-    probe=probe,
-    completion_width=config.sampling.max_completion_tokens,
-    seed=config.seed,
-    directory=_cache_dir(config) / "warm_start" / _warm_start_hash(config),
-    stop_requested=stop_requested,
-  )
+  folder = cache_dir(config) / "warm_start" / _warm_start_hash(config, parts)
+  with _blaming("warm_start"), host.locked(folder):
+    params = warm_start(
+      init_params(parts.model, jax.random.key(config.seed)),
+      parts.task,
+      parts.model,
+      parts.warm_start,
+      probe=probe,
+      completion_width=config.sampling.max_completion_tokens,
+      seed=config.seed,
+      directory=folder / "checkpoints",
+      stop_requested=stop_requested,
+    )
   if params is None:
     return None
   return Setup(
@@ -210,66 +201,32 @@ def prepare(
   )
 
 
-def _call(what: str, name: str, args: str, *, home, **given):
-  """Calls a function that a config names, with the arguments it gives.
-
-  Args:
-    what: the section of the config, for errors.
-    name: `function` of the module `home`, or `module:function`.
-    args: "key=value, key=value" with Python literals.
-    home: module of plain names; None if there is none.
-    **given: arguments that the program itself provides.
-
-  Returns:
-    What the function returns.
-  """
-  function = _find(what, name, home)
-  extra = _parse_args(what, args)
-  accepted = inspect.signature(function).parameters
-  for key in extra:
-    if key not in accepted:
-      raise UserError(
-        unknown_name(f"argument of {what} {name!r}", key, set(accepted))
-      )
-  return function(**given, **extra)
+def cache_dir(config: ConfigDict) -> Path:
+  """For what several runs share: warm starts and prepared data."""
+  return Path(os.path.expanduser(config.run.cache_dir)).absolute()
 
 
-def _find(what: str, name: str, home) -> Callable:
-  module_name, colon, function_name = name.rpartition(":")
-  if colon:
-    try:
-      module = importlib.import_module(module_name)
-    except ImportError as error:
-      raise UserError(f"config.{what}.name: {error}.") from error
-  elif home is None:
-    raise UserError(
-      f"config.{what}.name must be module:function, not {name!r}."
+def _task(config: ConfigDict) -> Task:
+  if min(config.task.train_size, config.task.test_size) < 1:
+    raise ValueError("train_size and test_size must be at least 1.")
+  folder = cache_dir(config) / "data"
+  with host.locked(folder):
+    task = call_named(
+      "task",
+      config.task.name,
+      config.task.args,
+      home=None,
+      given={
+        "data_dir": str(folder),
+        "train_size": config.task.train_size,
+        "test_size": config.task.test_size,
+      },
     )
-  else:
-    module = home
-  function = getattr(module, function_name, None)
-  if not callable(function):
-    functions = [
-      key
-      for key, value in vars(module).items()
-      if inspect.isfunction(value)
-      and value.__module__.startswith(module.__name__)
-    ]
-    raise UserError(unknown_name(what, function_name, functions))
-  return function
-
-
-def _parse_args(what: str, args: str) -> dict[str, Any]:
-  try:
-    call = ast.parse(f"f({args})", mode="eval").body
-    if call.args or any(keyword.arg is None for keyword in call.keywords):
-      raise ValueError("only key=value is possible")
-    return {k.arg: ast.literal_eval(k.value) for k in call.keywords}
-  except (SyntaxError, ValueError) as error:
-    raise UserError(
-      f"config.{what}.args must read like 'key=value, key=value', not"
-      f" {args!r} ({error})."
-    ) from error
+  if task.trace is None and config.warm_start.max_steps:
+    raise ValueError(
+      "the task has no traces to imitate; set warm_start.max_steps to 0."
+    )
+  return task
 
 
 def _optimizer_options(config: ConfigDict) -> OptimizerOptions:
@@ -287,18 +244,22 @@ def _optimizer_options(config: ConfigDict) -> OptimizerOptions:
 
 def _check_division(config: ConfigDict) -> None:
   prompts, size = config.sampling.prompts_per_step, config.sampling.group_size
-  parts = config.optimizer.minibatches
+  parts, micro = config.optimizer.minibatches, config.optimizer.microbatches
+  if min(prompts, size, parts, micro) < 1:
+    raise ValueError(
+      "minibatches, microbatches, sampling.prompts_per_step and"
+      " sampling.group_size must be at least 1."
+    )
   if prompts % parts:
     raise ValueError(
       f"minibatches = {parts} does not divide sampling.prompts_per_step ="
       f" {prompts}; possible are {_divisors(prompts)}."
     )
   completions = prompts // parts * size
-  if completions % config.optimizer.microbatches:
+  if completions % micro:
     raise ValueError(
-      f"microbatches = {config.optimizer.microbatches} does not divide the"
-      f" {completions} completions of a minibatch; possible are"
-      f" {_divisors(completions)}."
+      f"microbatches = {micro} does not divide the {completions} completions"
+      f" of a minibatch; possible are {_divisors(completions)}."
     )
 
 
@@ -307,30 +268,37 @@ def _divisors(number: int) -> str:
   return ", ".join(map(str, found))
 
 
+def _sampling_options(
+  config: ConfigDict, task: Task, temperature: float, top_p: float
+) -> SamplingOptions:
+  return SamplingOptions(
+    max_completion_tokens=config.sampling.max_completion_tokens,
+    temperature=temperature,
+    top_k=0,
+    top_p=top_p,
+    stop_ids=task.tokenizer.stop_ids,
+  )
+
+
 def _rollout(
-  config: ConfigDict, task: Task, model: ModelConfig, *, evaluation: bool
+  config: ConfigDict,
+  task: Task,
+  model: ModelConfig,
+  options: SamplingOptions,
+  group_size: int,
 ) -> Callable[..., Sampled]:
-  s, e = config.sampling, config.evaluation
-  group_size = e.samples_per_problem if evaluation else s.group_size
   if group_size < 1:
     raise ValueError("a problem needs at least one sample.")
-  # An evaluation call has as many rows as a training call, or nearly.
-  rows = s.prompts_per_step * s.group_size
-  calls = max(1, rows // group_size) if evaluation else s.prompts_per_step
+  # Every call has as many rows as one of a training step, or nearly.
+  rows = config.sampling.prompts_per_step * config.sampling.group_size
   return make_rollout(
     task,
     model,
-    SamplingOptions(
-      max_completion_tokens=s.max_completion_tokens,
-      temperature=e.temperature if evaluation else s.temperature,
-      top_k=0,
-      top_p=e.top_p if evaluation else 1.0,
-      stop_ids=task.tokenizer.stop_ids,
-    ),
+    options,
     reward_weights=dict(config.reward),
-    prompts_per_call=calls,
+    prompts_per_call=max(1, rows // group_size),
     group_size=group_size,
-    max_prompt_tokens=s.max_prompt_tokens,
+    max_prompt_tokens=config.sampling.max_prompt_tokens,
   )
 
 
@@ -348,20 +316,19 @@ def _loop_options(config: ConfigDict) -> LoopOptions:
   )
 
 
-def _cache_dir(config: ConfigDict) -> Path:
-  return Path(os.path.expanduser(config.run.cache_dir)).absolute()
-
-
-def _warm_start_hash(config: ConfigDict) -> str:
-  """Of everything that the warm start's parameters depend on."""
-  dependencies = {
-    "seed": config.seed,
-    "task": dict(config.task),
-    "model": dict(config.model),
-    "warm_start": dict(config.warm_start),
-    "sampling": dict(config.sampling),
-    "evaluation": dict(config.evaluation),
-    "versions": [grpo_jax.__version__, jax.__version__],
-  }
-  text = json.dumps(dependencies, sort_keys=True)
+def _warm_start_hash(config: ConfigDict, parts: Parts) -> str:
+  """Of what the warm start's parameters depend on, its traces included."""
+  if not parts.warm_start.max_steps:
+    return "none"
+  sequence = trace_sequence(parts.task, config.seed)
+  dependencies = [
+    config.seed,
+    dataclasses.asdict(parts.model),
+    dataclasses.asdict(parts.warm_start),
+    dataclasses.asdict(parts.evaluation),
+    config.evaluation.samples_per_problem,
+    [sequence(i) for i in itertools.chain(range(256), [len(parts.task.train)])],
+    [grpo_jax.__version__, jax.__version__],
+  ]
+  text = json.dumps(dependencies)
   return hashlib.sha256(text.encode()).hexdigest()[:16]

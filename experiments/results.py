@@ -2,7 +2,6 @@
 
 import json
 import logging
-import time
 from pathlib import Path
 
 import numpy as np
@@ -19,34 +18,21 @@ from grpo_jax.training.loop import Outcome
 _log = logging.getLogger(__name__)
 
 
-def write_results(
-  config: ConfigDict,
-  workdir: Path,
-  outcome: Outcome,
-  *,
-  start: float,
-  warm_start_s: float,
-) -> None:
+def write_results(config: ConfigDict, workdir: Path, outcome: Outcome) -> None:
   """Writes results.json and the report, and prints the main figures.
 
   Args:
     config: of the run.
     workdir: of the run.
     outcome: of its training, with the last evaluation.
-    start: `time.perf_counter()` at the start of the process.
-    warm_start_s: seconds up to the start of reinforcement.
 
   Raises:
     UserError: the files cannot be written.
   """
+  results = _results(config, outcome)
   try:
-    results = _results(config, outcome, warm_start_s)
-    results["seconds"]["total"] = time.perf_counter() - start
     _write_json(workdir / "results.json", results)
     page = write_report(workdir)
-    # The page shows its own cost only when it is made again.
-    results["seconds"]["total"] = time.perf_counter() - start
-    _write_json(workdir / "results.json", results)
   except OSError as error:
     raise UserError(
       f"The results could not be written to {workdir} ({error.strerror}). What"
@@ -58,8 +44,9 @@ def write_results(
   _log.info("Report: %s", page)
 
 
-def _results(config: ConfigDict, outcome: Outcome, warm_start_s: float) -> dict:
+def _results(config: ConfigDict, outcome: Outcome) -> dict:
   before, after = outcome.host.before, outcome.after
+  seconds = outcome.host.seconds  # of all processes that worked on the run
   difference = mean_interval(after.accuracy - np.array(before["accuracy"]))
   return {
     "before": before["summary"],
@@ -72,7 +59,8 @@ def _results(config: ConfigDict, outcome: Outcome, warm_start_s: float) -> dict:
     "recipe": config.recipe.name,
     "seed": config.seed,
     "steps": outcome.step,
-    "seconds": {"warm_start": warm_start_s, **outcome.host.seconds},
+    "updates_skipped": int(outcome.state.skipped),
+    "seconds": seconds | {"total": sum(seconds.values())},
     "device": host.describe_device(),
     "versions": host.versions(),
   }
@@ -80,5 +68,7 @@ def _results(config: ConfigDict, outcome: Outcome, warm_start_s: float) -> dict:
 
 def _write_json(path: Path, data: dict) -> None:
   temporary = path.with_suffix(".tmp")
-  temporary.write_text(json.dumps(data, indent=2) + "\n")
+  # An interval of one question is infinite, which JSON cannot say.
+  text = json.dumps(data, indent=2).replace("-Infinity", "null")
+  temporary.write_text(text.replace("Infinity", "null") + "\n")
   temporary.replace(path)

@@ -8,8 +8,6 @@ be set, as in `--config.recipe.name=grpo` or `--config.run.steps=100`.
 """
 
 import errno
-import fcntl
-import json
 import logging
 import re
 import sys
@@ -38,7 +36,6 @@ _NEW_CONFIG = flags.DEFINE_bool(
 _PLACE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
 
 _log = logging.getLogger(__name__)
-_locks = {}  # folder -> open file, for as long as the process lives
 
 
 def main(argv: list[str]) -> int:
@@ -57,26 +54,29 @@ def main(argv: list[str]) -> int:
   for name in ("absl", "orbax", "matplotlib", "grain"):
     logging.getLogger(name).setLevel(logging.CRITICAL)
   try:
-    config, workdir = _parse(argv)
-    return _run(config, workdir)
+    return _run(*_parse(argv))
   except UserError as error:
-    print(textwrap.fill(f"Error: {error}", 80), file=sys.stderr)
+    _print_error(str(error))
     return error.exit_code
   except OSError as error:
     if error.errno not in _PLACE_ERRORS:
       raise
-    print(
-      textwrap.fill(
-        f"Error: {error.strerror}: {error.filename or 'a file'}. What the last"
-        " checkpoint holds is kept; mend this and give the same command again.",
-        80,
-      ),
-      file=sys.stderr,
+    _print_error(
+      f"{error.strerror}: {error.filename or 'a file'}. What the last"
+      " checkpoint holds is kept; mend this and give the same command again."
     )
     return 1
   except KeyboardInterrupt:
     print("Stopped at once, without saving.", file=sys.stderr)
     return 130
+
+
+def _print_error(message: str) -> None:
+  # Flags and paths stay whole, so that they can be copied.
+  paragraph = textwrap.fill(
+    f"Error: {message}", 80, break_long_words=False, break_on_hyphens=False
+  )
+  print(paragraph, file=sys.stderr)
 
 
 def _parse(argv: list[str]) -> tuple[ConfigDict, Path]:
@@ -127,108 +127,53 @@ def _flag_error(message: str) -> str:
   return " ".join(message.split())
 
 
-def _run(config: ConfigDict, workdir: Path) -> int:
+def _run(config: ConfigDict, folder: Path) -> int:
   start = time.perf_counter()
   from grpo_jax import host  # JAX is imported after the flags were found good
 
   host.keep_freed_memory()
-  from experiments import build
+  from experiments import build, keys, workdir
 
-  build.check_keys(config)
-  _claim(workdir, config)
-  stop_requested = host.stop_on_signals()
-  parts = build.build(config)
-  setup = build.prepare(config, parts, stop_requested=stop_requested)
-  if setup is None:
-    _log.info("Stopped during the warm start; the same command continues.")
-    return 0
-  warm_start_s = time.perf_counter() - start
+  keys.check_keys(config)
+  with workdir.owned(folder, config, allow_change=_NEW_CONFIG.value):
+    stop_requested = host.stop_on_signals()
+    parts = build.build(config)
+    workdir.record(folder, config)  # only a configuration that can run
+    setup = build.prepare(config, parts, stop_requested=stop_requested)
+    if setup is None:
+      _log.info("Stopped during the warm start; the same command continues.")
+      return 0
 
-  from grpo_jax.training.loop import train
+    from grpo_jax.training.loop import train
 
-  outcome = train(setup, workdir, stop_requested=stop_requested)
-  if outcome.after is None and outcome.saved:
+    outcome = train(
+      setup,
+      folder,
+      stop_requested=stop_requested,
+      spent_s=time.perf_counter() - start,
+    )
+    return _finish(config, folder, outcome)
+
+
+def _finish(config: ConfigDict, folder: Path, outcome) -> int:
+  from experiments.results import write_results
+
+  if outcome.after is not None:
+    write_results(config, folder, outcome)
+  if not outcome.saved:
+    raise UserError(
+      f"Step {outcome.step} could not be saved in {folder}/checkpoints (see"
+      " the warning above). Make room and give the same command again: it"
+      " continues from the newest checkpoint that is there.",
+      exit_code=1,
+    )
+  if outcome.after is None:
     _log.info(
       "Stopped and saved at step %d of %d; the same command continues.",
       outcome.step,
       config.run.steps,
     )
-    return 0
-
-  from experiments.results import write_results
-
-  if outcome.after is not None:
-    write_results(
-      config, workdir, outcome, start=start, warm_start_s=warm_start_s
-    )
-  if not outcome.saved:
-    raise UserError(
-      f"Step {outcome.step} could not be saved in {workdir}/checkpoints (see"
-      " the warning above). Make room and give the same command again: it"
-      " continues from the newest checkpoint that is there.",
-      exit_code=1,
-    )
   return 0
-
-
-def _claim(workdir: Path, config: ConfigDict) -> None:
-  """Makes workdir this configuration's, or refuses with the difference."""
-  mine = json.loads(config.to_json())
-  path = workdir / "config.json"
-  try:
-    workdir.mkdir(parents=True, exist_ok=True)
-    _lock(workdir)
-    if path.exists() and not _NEW_CONFIG.value:
-      _refuse_difference(workdir, json.loads(path.read_text()), mine)
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(mine, indent=2) + "\n")
-    temporary.replace(path)
-  except OSError as error:
-    raise UserError(
-      f"--workdir={workdir} cannot be written to ({error.strerror}): name"
-      " another folder, or make room in it."
-    ) from error
-  except json.JSONDecodeError as error:
-    raise UserError(
-      f"{path} is damaged ({error}). Delete it if the configuration that you"
-      " give now is the one that the run had."
-    ) from error
-
-
-def _lock(workdir: Path) -> None:
-  """Refuses a folder that another process is writing to.
-
-  The lock is the open file: it ends with this process, however that ends.
-  """
-  if workdir.resolve() in _locks:
-    return
-  file = (workdir / ".lock").open("w")
-  try:
-    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-  except BlockingIOError as error:
-    file.close()
-    raise UserError(
-      f"Another process is running in --workdir={workdir}. Wait for it, stop"
-      " it, or name another folder."
-    ) from error
-  _locks[workdir.resolve()] = file
-
-
-def _refuse_difference(workdir: Path, old: dict, new: dict) -> None:
-  from experiments.build import leaves
-
-  old, new = leaves(ConfigDict(old)), leaves(ConfigDict(new))
-  changed = [
-    f"{key}: {old.get(key, 'absent')} -> {new.get(key, 'absent')}"
-    for key in sorted(old.keys() | new.keys())
-    if old.get(key) != new.get(key)
-  ]
-  if changed:
-    raise UserError(
-      f"--workdir={workdir} holds a run of another configuration (was -> is"
-      f" now): {'; '.join(changed)}. Name another folder, or pass"
-      " --allow_config_change to continue that run under the new one."
-    )
 
 
 if __name__ == "__main__":

@@ -1,11 +1,14 @@
 """The process that drives the devices: memory, signals, versions."""
 
+import contextlib
 import ctypes
+import fcntl
 import importlib.metadata
 import platform
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import jax
 
@@ -47,6 +50,26 @@ def stop_on_signals() -> Callable[[], bool]:
   signal.signal(signal.SIGINT, request)
   signal.signal(signal.SIGTERM, request)
   return requested.is_set
+
+
+@contextlib.contextmanager
+def locked(folder: Path, *, wait: bool = True) -> Iterator[None]:
+  """Holds a folder, made if need be, for this process alone.
+
+  The lock ends with the block, or with the process, however that ends.
+
+  Args:
+    folder: to hold.
+    wait: for another process that holds it.
+
+  Raises:
+    BlockingIOError: another process holds it, and `wait` is false.
+    OSError: the folder cannot be made or written to.
+  """
+  folder.mkdir(parents=True, exist_ok=True)
+  with (folder / ".lock").open("w") as file:
+    fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    yield
 
 
 def describe_device() -> str:

@@ -38,7 +38,7 @@ class Rollouts:
       (temperature, top-k and top-p applied), in nats.
     sample_mask: completions that exist; False where a group only fills up a
       batch.
-    version: optimizer step whose parameters sampled the group.
+    version: training step whose parameters sampled the group.
     outcome: reward before shaping, in reward units.
     accuracy: 1 where the answer is right, before any shaping.
     old_logp: the trainer's log-probability at the time of sampling, in nats,
@@ -125,10 +125,12 @@ class TrainState:
     step: optimizer updates so far, skipped ones included.
     params: of the model, float32.
     opt_state: of the optimizer.
-    skipped_in_a_row: updates skipped since the last finite one.
+    skipped: updates without a finite loss and gradient, which changed nothing.
+    skipped_in_a_row: of those, the ones since the last finite update.
   """
 
   step: Int[Array, ""]
   params: Any
   opt_state: Any
+  skipped: Int[Array, ""]
   skipped_in_a_row: Int[Array, ""]

@@ -123,7 +123,14 @@ def make_task(
 
   Returns:
     The task.
+
+  Raises:
+    ValueError: a range is empty, or has too few different problems.
   """
+  if not 2 <= min_terms <= max_terms or not 1 <= min_digits <= max_digits:
+    raise ValueError(
+      "terms must go from 2 or more, and digits from 1 or more, upwards."
+    )
   train, test = load_reasoning_gym(
     task="chain_sum",
     task_args=dict(

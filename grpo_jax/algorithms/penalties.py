@@ -33,7 +33,7 @@ def kl_k2(scores: TokenScores, batch: TrainBatch) -> Float[Array, "N T"]:
 def kl_weighted_k3(
   scores: TokenScores, batch: TrainBatch
 ) -> Float[Array, "N T"]:
-  """R k3 with r = pi / pi_old, in nats: right off policy as well.
+  """r k3 with r = pi / pi_old, in nats: right off policy as well.
 
   DeepSeek-V3.2 (arXiv:2512.02556). Its gradient is r x grad log pi, which is
   that of KL(pi || pi_ref) in expectation over pi_old.

@@ -2,31 +2,40 @@
 
 A weight holds the denominator of the whole optimizer batch. Sums over
 microbatches, devices or packed rows are then exact, and a mean of means cannot
-be written. m is the loss mask, n_i the tokens of completion i under it.
+be written. m is the loss mask, n_i the tokens of completion i under it. The
+group mask says which groups exist: others only fill up a batch, and no
+denominator counts them.
 """
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 
-def token_mean(loss_mask: Bool[Array, "P G T"]) -> Float[Array, "P G T"]:
-  """M / sum m: every token of the batch counts the same.
+def token_mean(
+  loss_mask: Bool[Array, "P G T"], group_mask: Bool[Array, " P"]
+) -> Float[Array, "P G T"]:
+  """m / sum m: every token of the batch counts the same.
 
   DAPO's token-level loss (arXiv:2503.14476) as implementations have it; eq. 8
   of the paper normalises within each prompt's group.
   """
+  del group_mask  # nothing of the others is under the loss mask
   return loss_mask / jnp.maximum(jnp.sum(loss_mask), 1)
 
 
 def sequence_mean(
-  loss_mask: Bool[Array, "P G T"], *, count_empty: bool
+  loss_mask: Bool[Array, "P G T"],
+  group_mask: Bool[Array, " P"],
+  *,
+  count_empty: bool,
 ) -> Float[Array, "P G T"]:
-  """M / (n_i N): every completion counts the same.
+  """m / (n_i N): every completion counts the same.
 
   GRPO (arXiv:2402.03300).
 
   Args:
     loss_mask: tokens that are trained on.
+    group_mask: groups that exist.
     count_empty: whether N includes completions without such tokens, as TRL
       has it, or leaves them out, as OpenRLHF does.
 
@@ -34,20 +43,25 @@ def sequence_mean(
     Weights; 0 everywhere if nothing is trained on.
   """
   tokens = jnp.sum(loss_mask, axis=-1, keepdims=True)
-  count = tokens.size if count_empty else jnp.sum(tokens > 0)
+  count = _count(tokens[..., 0] > 0, group_mask, count_empty)
   return loss_mask / (jnp.maximum(tokens, 1) * jnp.maximum(count, 1))
 
 
 def constant_length(
-  loss_mask: Bool[Array, "P G T"], *, length_budget: int, count_empty: bool
+  loss_mask: Bool[Array, "P G T"],
+  group_mask: Bool[Array, " P"],
+  *,
+  length_budget: int,
+  count_empty: bool,
 ) -> Float[Array, "P G T"]:
-  """M / (N L): no completion's length appears in the denominator.
+  """m / (N L): no completion's length appears in the denominator.
 
   Dr. GRPO (arXiv:2503.20783), as its listing 1 has it. L is the configured
   budget, never a padded width, which would change from batch to batch.
 
   Args:
     loss_mask: tokens that are trained on.
+    group_mask: groups that exist.
     length_budget: L, in tokens.
     count_empty: as for `sequence_mean`.
 
@@ -55,37 +69,47 @@ def constant_length(
     Weights; 0 everywhere if nothing is trained on.
   """
   filled = jnp.any(loss_mask, axis=-1)
-  count = filled.size if count_empty else jnp.sum(filled)
+  count = _count(filled, group_mask, count_empty)
   return loss_mask / (jnp.maximum(count, 1) * float(length_budget))
 
 
 def token_sum_mean(
-  loss_mask: Bool[Array, "P G T"], *, count_empty: bool
+  loss_mask: Bool[Array, "P G T"],
+  group_mask: Bool[Array, " P"],
+  *,
+  count_empty: bool,
 ) -> Float[Array, "P G T"]:
-  """M / N: the sum over a completion's tokens, then the completions' mean.
+  """m / N: the sum over a completion's tokens, then the completions' mean.
 
   RLOO (arXiv:2402.14740), and Dr. GRPO's formula as opposed to its listing.
 
   Args:
     loss_mask: tokens that are trained on.
+    group_mask: groups that exist.
     count_empty: as for `sequence_mean`.
 
   Returns:
     Weights; 0 everywhere if nothing is trained on.
   """
-  return constant_length(loss_mask, length_budget=1, count_empty=count_empty)
+  return constant_length(
+    loss_mask, group_mask, length_budget=1, count_empty=count_empty
+  )
 
 
 def group_token_mean(
-  loss_mask: Bool[Array, "P G T"], *, count_empty: bool
+  loss_mask: Bool[Array, "P G T"],
+  group_mask: Bool[Array, " P"],
+  *,
+  count_empty: bool,
 ) -> Float[Array, "P G T"]:
-  """M / (n_group P): the token mean of each group, then the groups' mean.
+  """m / (n_group P): the token mean of each group, then the groups' mean.
 
   DAPO eq. 8 (arXiv:2503.14476) and ScaleRL's "prompt average"
   (arXiv:2510.13786).
 
   Args:
     loss_mask: tokens that are trained on.
+    group_mask: groups that exist.
     count_empty: whether P includes groups without such tokens.
 
   Returns:
@@ -93,5 +117,12 @@ def group_token_mean(
   """
   P = loss_mask.shape[0]
   rows = loss_mask.reshape(P, 1, -1)
-  weights = sequence_mean(rows, count_empty=count_empty)
+  weights = sequence_mean(rows, group_mask, count_empty=count_empty)
   return weights.reshape(loss_mask.shape)
+
+
+def _count(filled, group_mask, count_empty):
+  """Completions in the denominator: of groups that exist, or with tokens."""
+  if count_empty:
+    return jnp.sum(group_mask) * filled.shape[1]
+  return jnp.sum(filled)

@@ -7,6 +7,12 @@ import grain
 from grpo_jax.data.example import Example
 
 
+def check_seed(seed: int) -> None:
+  """Raises ValueError for a seed that grain does not take."""
+  if not 0 <= seed < 2**32:
+    raise ValueError(f"the seed must lie between 0 and 2^32 - 1, not {seed}.")
+
+
 def prompt_stream(examples: Sequence[Example], *, seed: int):
   """Shuffles the examples anew in each epoch, without end.
 

@@ -35,7 +35,7 @@ class ReasoningGym(tfds.core.GeneratorBasedBuilder):
     train_size: int,
     test_size: int,
     seed: int,
-    **kwargs,
+    data_dir: str,
   ):
     """Describes the problems; `download_and_prepare` generates them.
 
@@ -45,7 +45,7 @@ class ReasoningGym(tfds.core.GeneratorBasedBuilder):
       train_size: problems in `train`; they may repeat one another.
       test_size: problems in `test`; all different.
       seed: of the generator.
-      **kwargs: of the TFDS builder, such as `data_dir`.
+      data_dir: folder that TFDS keeps prepared data in.
     """
     self._task, self._task_args, self._seed = task, task_args, seed
     self._sizes = {"train": train_size, "test": test_size}
@@ -54,7 +54,9 @@ class ReasoningGym(tfds.core.GeneratorBasedBuilder):
     config = tfds.core.BuilderConfig(
       name=f"{task}_{digest}", version=self.VERSION
     )
-    super().__init__(config=config, file_format="array_record", **kwargs)
+    super().__init__(
+      config=config, file_format="array_record", data_dir=data_dir
+    )
 
   def _info(self):
     text = tfds.features.Text()

@@ -1,8 +1,23 @@
 """A tokenizer of single characters, with a few whole words."""
 
 from collections.abc import Iterable
+from typing import Protocol
 
 import numpy as np
+
+
+class Tokenizer(Protocol):
+  """What a task needs of a tokenizer; id 0 is padding."""
+
+  vocab_size: int
+  stop_ids: tuple[int, ...]
+
+  def encode(self, text: str) -> list[int]:
+    """Token ids, without an end token."""
+
+  def decode(self, ids: Iterable[int]) -> str:
+    """The text, without padding and end token."""
+
 
 THINK, END_THINK = "<think>", "</think>"
 _EOS = "<eos>"
@@ -14,7 +29,6 @@ class CharTokenizer:
   Id 0 is padding, id 1 ends a text.
   """
 
-  pad_id = 0
   eos_id = 1
 
   def __init__(self, characters: str):

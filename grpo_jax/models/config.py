@@ -38,7 +38,14 @@ class ModelConfig:
   norm_eps: float = 1e-6
 
   def __post_init__(self):
-    for field in ("vocab_size", "width", "layers", "kv_heads", "mlp_width"):
+    for field in (
+      "vocab_size",
+      "width",
+      "layers",
+      "heads",
+      "kv_heads",
+      "mlp_width",
+    ):
       if getattr(self, field) < 1:
         raise ValueError(f"model.{field} must be at least 1.")
     if self.heads % self.kv_heads:

@@ -27,7 +27,7 @@ Cache = tuple[LayerCache, ...] | LayerCache  # stacked when layers are scanned
 
 
 def rms_norm(x, scale, eps):
-  """X / sqrt(mean x^2 + eps) * scale, in float32."""
+  """x / sqrt(mean x^2 + eps) * scale, in float32."""
   y = x.astype(jnp.float32)
   y = y * jax.lax.rsqrt(jnp.mean(y * y, axis=-1, keepdims=True) + eps)
   return (y * scale).astype(x.dtype)

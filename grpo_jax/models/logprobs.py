@@ -81,7 +81,7 @@ def score(
 def _in_chunks(
   fn, hidden: Float[Array, "M D"], tokens: Int[Array, " M"], chunk
 ):
-  """Fn over chunks of rows, each recomputed in the backward pass."""
+  """fn over chunks of rows, each recomputed in the backward pass."""
   count = tokens.shape[0]
   if count <= chunk:
     return fn(hidden, tokens)

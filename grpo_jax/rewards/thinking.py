@@ -37,7 +37,4 @@ def split_thinking(text: str) -> Thinking:
   answer = answer.strip()
   once = text.count(_OPEN) == 1 and text.count(_CLOSE) == 1
   starts = text.lstrip().startswith(_OPEN)
-  nested = _OPEN in answer
-  return Thinking(
-    reasoning, answer, once and starts and not nested and bool(answer)
-  )
+  return Thinking(reasoning, answer, once and starts and bool(answer))

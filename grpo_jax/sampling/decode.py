@@ -149,6 +149,16 @@ def decode(
 
   The key of a token is its row's key folded with its position, so that a
   completion depends on nothing but its prompt and its key.
+
+  Args:
+    params: of the model.
+    config: of the model.
+    state: from `fork`, or from an earlier call.
+    options: of sampling.
+    steps: at most so many tokens more.
+
+  Returns:
+    The state after them; rows that had stopped are as they were.
   """
 
   def unfinished(carry):
@@ -180,8 +190,8 @@ def _sample_one(params, config, state, options) -> DecodeState:
   full = lengths >= options.max_completion_tokens
   reason = jnp.where(stopped, EOS, jnp.where(full, LENGTH, RUNNING))
 
-  # The new token goes through the model at the position after what it follows;
-  # a row that has stopped writes over its own last slot, which nobody reads.
+  # A row that has stopped goes through the model like the others, and leaves
+  # nothing but a slot behind its last token, which nobody reads.
   slots = jax.tree.leaves(state.cache)[0].shape[-2]
   position = jnp.minimum(state.prompt_lengths + at, slots - 1)[:, None]
   hidden, cache = decoder.trunk(
@@ -194,7 +204,7 @@ def _sample_one(params, config, state, options) -> DecodeState:
   )
   return state.replace(
     cache=cache,
-    hidden=hidden[:, 0],
+    hidden=jnp.where(active[:, None], hidden[:, 0], state.hidden),
     tokens=state.tokens.at[rows, at].add(
       jnp.where(active, token, 0), mode="drop"
     ),

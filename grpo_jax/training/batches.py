@@ -37,7 +37,7 @@ def make_minibatches(
     return jax.vmap(to_microbatches)(*parts)
 
   def to_microbatches(rollouts, advantage, loss_mask):
-    weight = recipe.weights(loss_mask)
+    weight = recipe.weights(loss_mask, rollouts.sample_mask.any(axis=1))
     G = loss_mask.shape[1]
     completions = jax.tree.map(
       lambda x: x.reshape(microbatches, -1, x.shape[-1]),

@@ -1,5 +1,6 @@
 """Checkpoints of a run: device state and host state, saved as one."""
 
+import contextlib
 import logging
 import shutil
 import textwrap
@@ -11,12 +12,13 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
+from grpo_jax.errors import UserError
 from grpo_jax.types import Rollouts, TrainState
 
 _log = logging.getLogger(__name__)
 
 
-class Checkpoints:
+class Checkpoints(contextlib.AbstractContextManager):
   """The newest few checkpoints of a run.
 
   A checkpoint appears under its final name only when it is complete, so a run
@@ -31,6 +33,7 @@ class Checkpoints:
       keep: how many of the newest to keep.
     """
     self._directory = directory.absolute()
+    self._damaged = self._directory.with_name(f"{directory.name}.damaged")
     self._keep = keep
     self._manager = self._open()
 
@@ -42,12 +45,11 @@ class Checkpoints:
         enable_async_checkpointing=False,
         cleanup_tmp_directories=True,
       ),
-      item_names=("state", "host"),
+      item_handlers={
+        "state": ocp.StandardCheckpointHandler(),
+        "host": ocp.JsonCheckpointHandler(),
+      },
     )
-
-  def latest_step(self) -> int | None:
-    """The newest checkpoint, None without any."""
-    return self._manager.latest_step()
 
   def save(self, step: int, state: TrainState, host: dict[str, Any]) -> bool:
     """Saves a checkpoint; a failure costs that checkpoint, not the run.
@@ -78,7 +80,7 @@ class Checkpoints:
         self._directory,
         _brief(error),
       )
-      self._manager = self._open()  # and frees what the attempt took
+      self._reopen()  # which frees what the attempt took
       return False
     return True
 
@@ -87,16 +89,22 @@ class Checkpoints:
   ) -> tuple[int, TrainState, dict[str, Any]] | None:
     """The newest checkpoint that can be read.
 
-    A damaged one is moved aside, into `damaged/`, and the one before is tried.
+    A damaged one is moved aside, and the one before is tried.
 
     Args:
       like: a state of the same shapes.
 
     Returns:
-      (step, state, host); None if there is no readable checkpoint.
+      (step, state, host); None if there is no checkpoint.
+
+    Raises:
+      UserError: the newest checkpoint is of other shapes, or there are
+        checkpoints and none can be read.
     """
     target = jax.tree.map(ocp.utils.to_shape_dtype_struct, _as_dict(like))
+    step = None
     for step in self._newest_first():
+      self._check_shapes(step, target)
       try:
         restored = self._manager.restore(
           step,
@@ -107,26 +115,55 @@ class Checkpoints:
         )
         return step, TrainState(**restored["state"]), restored["host"]
       except Exception as error:  # whatever a damaged file leads to
-        aside = self._directory.parent / "damaged" / str(step)
+        aside = self._damaged / str(step)
         _log.warning(
           "The checkpoint of step %d cannot be read and was moved to %s; the"
-          " one before it is used. Cause: %s",
+          " one before it is tried. Cause: %s",
           step,
           aside,
           _brief(error),
         )
         shutil.rmtree(aside, ignore_errors=True)
-        aside.parent.mkdir(exist_ok=True)
+        self._damaged.mkdir(exist_ok=True)
         shutil.move(self._directory / str(step), aside)
-        self._manager = self._open()
+        self._reopen()
+    if step is not None:
+      raise UserError(
+        f"None of the checkpoints in {self._directory} can be read; they are in"
+        f" {self._damaged} now. Give the same command again to start afresh.",
+        exit_code=1,
+      )
     return None
+
+  def _check_shapes(self, step: int, target: dict[str, Any]) -> None:
+    """A whole checkpoint of another model is not a damaged one."""
+    try:
+      saved = self._manager.item_metadata(step)["state"].tree
+    except Exception:  # damaged: the caller finds out
+      return
+    shapes = [
+      sorted(tuple(leaf.shape) for leaf in jax.tree.leaves(tree))
+      for tree in (saved, target)
+    ]
+    if shapes[0] != shapes[1]:
+      raise UserError(
+        f"The checkpoint of step {step} in {self._directory} is of another"
+        " model or optimizer: its arrays have other shapes than this"
+        " configuration's. Nothing was changed; name another folder."
+      )
 
   def _newest_first(self) -> Iterator[int]:
     while (step := self._manager.latest_step()) is not None:
       yield step
 
-  def close(self) -> None:
-    """Waits for what is being written."""
+  def _reopen(self) -> None:
+    # Either may fail on the disk that is full; the next save tells.
+    with contextlib.suppress(Exception):
+      self._manager.close()
+    with contextlib.suppress(Exception):
+      self._manager = self._open()
+
+  def __exit__(self, *_) -> None:
     self._manager.close()
 
 

@@ -58,6 +58,8 @@ class Collected(NamedTuple):
     rollouts: exactly P groups; None if there is no group at all.
     groups: how many of them are real, the others only fill up.
     sampled: everything that was sampled for it, kept or not.
+    keep_rate: share of the sampled groups that the recipe kept; None if none
+      was sampled.
     logp_difference: |trainer - sampler| of the scored tokens, in nats.
     score_s: seconds of scoring.
   """
@@ -65,6 +67,7 @@ class Collected(NamedTuple):
   rollouts: Rollouts | None
   groups: int
   sampled: list[Sampled]
+  keep_rate: float | None
   logp_difference: np.ndarray
   score_s: float
 
@@ -91,7 +94,7 @@ def collect(
   """
   wanted = options.prompts_per_step
   next_prompt, keep_rate, kept = stream
-  sampled, differences, score_s = [], [], 0.0
+  sampled, keeps, differences, score_s = [], [], [], 0.0
   keep_groups = jax.jit(recipe.keep_groups)  # compiled once per recipe
   for _ in range(options.max_rounds):
     missing = wanted - group_count(kept)
@@ -102,6 +105,7 @@ def collect(
     next_prompt += count
     sampled.append(drawn)
     keep = np.asarray(keep_groups(drawn.rollouts))
+    keeps.append(keep)
     keep_rate = max(
       _KEEP_RATE_DECAY * keep_rate + (1 - _KEEP_RATE_DECAY) * keep.mean(),
       _LEAST_KEEP_RATE,
@@ -117,6 +121,7 @@ def collect(
     rollouts=None if rollouts is None else _fill(rollouts, wanted),
     groups=group_count(rollouts),
     sampled=sampled,
+    keep_rate=float(np.concatenate(keeps).mean()) if keeps else None,
     logp_difference=np.concatenate([*differences, np.zeros(0)]),
     score_s=score_s,
   )

@@ -9,25 +9,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import jax
-import numpy as np
-
 from grpo_jax.errors import UserError
 from grpo_jax.reporting.progress import Progress
 from grpo_jax.reporting.sinks import MetricsLog, SamplesLog
-from grpo_jax.training.batches import make_minibatches
 from grpo_jax.training.checkpoints import Checkpoints
-from grpo_jax.training.collect import StreamState, collect
+from grpo_jax.training.collect import StreamState
 from grpo_jax.training.evaluate import (
   Evaluation,
   evaluate,
   evaluation_metrics,
   evaluation_summary,
 )
-from grpo_jax.training.metrics import mean_totals, rollout_metrics
+from grpo_jax.training.rl_step import make_step
 from grpo_jax.training.rollouts import sample_rows
 from grpo_jax.training.setup import HostState, Setup
-from grpo_jax.training.step import init_state, make_scorer, make_train_step
+from grpo_jax.training.step import init_state
 from grpo_jax.types import TrainState
 
 _log = logging.getLogger(__name__)
@@ -55,7 +51,11 @@ class Outcome(NamedTuple):
 
 
 def train(
-  setup: Setup, workdir: Path, *, stop_requested: Callable[[], bool]
+  setup: Setup,
+  workdir: Path,
+  *,
+  stop_requested: Callable[[], bool],
+  spent_s: float,
 ) -> Outcome:
   """Trains from the newest checkpoint in workdir, or from the start.
 
@@ -63,202 +63,108 @@ def train(
     setup: the experiment.
     workdir: for metrics, samples and checkpoints.
     stop_requested: asked between steps; if true, the run saves and returns.
+    spent_s: seconds that this process took before, for the report.
 
   Returns:
     The state it ended in.
 
   Raises:
     UserError: too many updates in a row had no finite gradient; a checkpoint
-      is saved before.
+      is saved before. Or the checkpoints in workdir are of no use.
   """
+  with Checkpoints(workdir / "checkpoints", keep=_KEPT_CHECKPOINTS) as saved:
+    state = init_state(setup.params, setup.optimizer)
+    restored = saved.restore_latest(state)
+    step, host, resume_step = 0, None, None
+    if restored is not None:
+      step, state, host = restored
+      resume_step, host = step, HostState.from_json(host)
+      _log.info("Continuing from the checkpoint of step %d.", step)
+    with (
+      MetricsLog(workdir, resume_step=resume_step) as metrics_log,
+      SamplesLog(workdir, resume_step=resume_step) as samples_log,
+      Progress("step", setup.options.steps, start=step) as progress,
+    ):
+      outputs = Outputs(saved, metrics_log, samples_log, progress)
+      if host is None:
+        host = _before(setup, state, outputs)
+      if step == setup.options.steps:  # everything had been done before
+        return Outcome(step, state, host, _evaluate(setup, state)[0], True)
+      host = host.spent(warm_start=spent_s)
+      return _train(setup, step, state, host, outputs, stop_requested)
+
+
+class Outputs(NamedTuple):
+  """Where a run leaves what it makes."""
+
+  checkpoints: Checkpoints
+  metrics: MetricsLog
+  samples: SamplesLog
+  progress: Progress
+
+
+def _train(setup, step, state, host, outputs, stop_requested) -> Outcome:
+  """All steps that are left."""
   options = setup.options
-  checkpoints = Checkpoints(workdir / "checkpoints", keep=_KEPT_CHECKPOINTS)
-  state = init_state(setup.params, setup.optimizer)
-  restored = checkpoints.restore_latest(state)
-  if restored is None:
-    step, host = 0, None
-  else:
-    step, state, host = (
-      restored[0],
-      restored[1],
-      HostState.from_json(restored[2]),
-    )
-    _log.info("Continuing from the checkpoint of step %d.", step)
-  run_step = _make_step(setup)
-  resume_step = None if restored is None else step
-
-  def evaluation(state):
-    start = time.perf_counter()
-    result = evaluate(
-      state.params,
-      setup.task,
-      setup.evaluation_rollout,
-      seed=_EVALUATION_SEED,
-    )
-    return result, time.perf_counter() - start
-
-  after, saved = None, True
-  with (
-    MetricsLog(workdir, resume_step=resume_step) as metrics_log,
-    SamplesLog(workdir, resume_step=resume_step) as samples_log,
-    Progress("step", options.steps, start=step) as progress,
-  ):
-    if host is None:
-      before, seconds = evaluation(state)
-      host = _first_host_state(before, seconds)
-      metrics_log.write(0, evaluation_metrics(before))
-      samples_log.write(0, _evaluation_rows(before, setup))
-      checkpoints.save(0, state, host.to_json())
-      progress.update(0, {"pass@1": f"{before.pass_at_1.mean:.3f}"})
-    shown = {}
-    while step < options.steps:
-      if stop_requested():
-        saved = checkpoints.save(step, state, host.to_json())
-        return Outcome(step, state, host, None, saved)
-      state, host, metrics, rows = run_step(step, state, host)
-      step += 1
-      samples_log.write(step, rows)
-      if step == options.steps or _due(step, options.evaluate_every_steps):
-        after, seconds = evaluation(state)
-        host = _spent(host, evaluate=seconds)
-        metrics |= evaluation_metrics(after)
-        if step == options.steps:
-          samples_log.write(step, _evaluation_rows(after, setup))
-      metrics_log.write(step, metrics)
-      shown |= _figures(metrics)
-      progress.update(step, shown)
-      hopeless = int(state.skipped_in_a_row) >= options.max_skipped_in_a_row
-      if (
-        hopeless
-        or step == options.steps
-        or _due(step, options.checkpoint_every_steps)
-      ):
-        saved = checkpoints.save(step, state, host.to_json())
-      if hopeless:
-        raise UserError(
-          f"{int(state.skipped_in_a_row)} updates in a row had a loss or"
-          " gradient that is not finite. The run stopped at step"
-          f" {step} with a checkpoint. Lower the learning rate, or look at"
-          " samples.jsonl.gz and metrics.jsonl for when it began.",
-          exit_code=1,
-        )
-  if after is None:  # everything had been done before
-    after, _ = evaluation(state)
-  checkpoints.close()
+  run_step = make_step(setup)
+  after, saved, shown = None, True, {}
+  while step < options.steps:
+    if stop_requested():
+      saved = outputs.checkpoints.save(step, state, host.to_json())
+      return Outcome(step, state, host, None, saved)
+    state, host, metrics, rows = run_step(step, state, host)
+    step += 1
+    last = step == options.steps
+    outputs.samples.write(step, rows)
+    if last or _due(step, options.evaluate_every_steps):
+      after, seconds = _evaluate(setup, state)
+      host = host.spent(evaluate=seconds)
+      metrics |= evaluation_metrics(after)
+      if last:
+        outputs.samples.write(step, _evaluation_rows(after, setup))
+    outputs.metrics.write(step, metrics)
+    shown |= _figures(metrics)
+    outputs.progress.update(step, shown)
+    hopeless = int(state.skipped_in_a_row) >= options.max_skipped_in_a_row
+    if last or hopeless or _due(step, options.checkpoint_every_steps):
+      saved = outputs.checkpoints.save(step, state, host.to_json())
+    if hopeless:
+      raise UserError(
+        f"{int(state.skipped_in_a_row)} updates in a row had a loss or gradient"
+        f" that is not finite. The run stopped at step {step} with a"
+        " checkpoint. Lower the learning rate, or look at samples.jsonl.gz and"
+        " metrics.jsonl for when it began.",
+        exit_code=1,
+      )
   return Outcome(step, state, host, after, saved)
 
 
-def _make_step(setup: Setup) -> Callable:
-  """`run_step(step, state, host) -> (state, host, metrics, sample rows)`."""
-  options = setup.options
-  train_step = make_train_step(
-    setup.recipe,
-    setup.config,
-    setup.optimizer,
-    temperature=options.temperature,
+def _evaluate(setup: Setup, state: TrainState) -> tuple[Evaluation, float]:
+  """Held-out results, and the seconds they took."""
+  start = time.perf_counter()
+  evaluation = evaluate(
+    state.params, setup.task, setup.evaluation_rollout, seed=_EVALUATION_SEED
   )
-  scorer = make_scorer(
-    setup.config,
-    temperature=options.temperature,
-    groups_per_call=setup.collect_options.prompts_per_step,
-    ref_params=setup.params if setup.recipe.needs_reference else None,
-  )
-  minibatches = make_minibatches(
-    setup.recipe,
-    minibatches=options.minibatches,
-    microbatches=options.microbatches,
-  )
-  root = jax.random.key(options.seed)
-
-  def run_step(step: int, state: TrainState, host: HostState):
-    start = time.perf_counter()
-    key = jax.random.fold_in(root, step)
-
-    def draw(indices):
-      examples = [setup.stream[i] for i in indices]
-      return setup.rollout(state.params, examples, list(indices), key, step)
-
-    collected, stream = collect(
-      host.stream,
-      setup.collect_options,
-      recipe=setup.recipe,
-      draw=draw,
-      score=lambda groups: scorer(state.params, groups),
-    )
-    metrics = rollout_metrics(collected)
-    metrics["learning_rate"] = float(setup.schedule(state.step))
-    updating = time.perf_counter()
-    state, update_metrics = _update(state, collected, minibatches, train_step)
-    metrics |= update_metrics
-    end = time.perf_counter()
-
-    tokens = sum(int(s.rollouts.lengths.sum()) for s in collected.sampled)
-    seconds = {
-      "sample": sum(s.sample_s for s in collected.sampled),
-      "reward": sum(s.reward_s for s in collected.sampled),
-      "score": collected.score_s,
-      "train": end - updating,
-    }
-    seconds["other"] = end - start - sum(seconds.values())
-    metrics |= {f"time/{name}_s": value for name, value in seconds.items()}
-    metrics["time/step_s"] = end - start
-    metrics["tokens_per_second"] = tokens / (end - start)
-    metrics["num_tokens"] = float(host.tokens + tokens)
-    host = _spent(host, **seconds)._replace(
-      stream=stream, tokens=host.tokens + tokens
-    )
-    rows = [
-      row
-      for sampled in collected.sampled[:1]
-      for row in sample_rows(sampled, setup.task, options.logged_prompts)
-    ]
-    return state, host, metrics, rows
-
-  return run_step
+  return evaluation, time.perf_counter() - start
 
 
-def _update(state, collected, minibatches, train_step):
-  """All updates of a rollout batch; none if nothing can be learnt from it."""
-  if collected.rollouts is None:
-    _log.warning(
-      "No group of this step's rollouts carries a signal; nothing is updated."
-    )
-    return state, {"groups/no_signal": 1.0}
-  batch = minibatches(collected.rollouts)
-  signal, trained = jax.device_get(
-    (jax.numpy.any(batch.advantage != 0), batch.weight.sum((1, 2, 3)) > 0)
-  )
-  if not signal:
-    _log.warning("All advantages of this step are zero; nothing is updated.")
-    return state, {"groups/no_signal": 1.0}
-  parts = []
-  for m in np.flatnonzero(trained):  # the others hold nothing but filling
-    part = jax.tree.map(lambda x, m=m: x[m], batch)
-    state, metrics = train_step(state, part)
-    parts.append(metrics)
-  means = mean_totals(jax.device_get(parts))
-  low, high = (means.get(f"clip_ratio/{s}_mean") for s in ("low", "high"))
-  if low is not None and high is not None:
-    means["clip_ratio/region_mean"] = low + high
-  return state, {**means, "groups/no_signal": 0.0}
-
-
-def _first_host_state(before: Evaluation, seconds: float) -> HostState:
-  summary = evaluation_summary(before)
-  return HostState(
+def _before(setup: Setup, state: TrainState, outputs: Outputs) -> HostState:
+  """The evaluation before training, and the first checkpoint."""
+  before, seconds = _evaluate(setup, state)
+  host = HostState(
     stream=StreamState(next_prompt=0, keep_rate=1.0, pending=None),
-    before={"summary": summary, "accuracy": before.accuracy.tolist()},
+    before={
+      "summary": evaluation_summary(before),
+      "accuracy": before.accuracy.tolist(),
+    },
     seconds={"evaluate": seconds},
     tokens=0,
   )
-
-
-def _spent(host: HostState, **seconds: float) -> HostState:
-  """Adds to the seconds of each phase."""
-  total = dict(host.seconds)
-  for name, value in seconds.items():
-    total[name] = total.get(name, 0.0) + value
-  return host._replace(seconds=total)
+  outputs.metrics.write(0, evaluation_metrics(before))
+  outputs.samples.write(0, _evaluation_rows(before, setup))
+  outputs.checkpoints.save(0, state, host.to_json())
+  outputs.progress.update(0, {"pass@1": f"{before.pass_at_1.mean:.3f}"})
+  return host
 
 
 def _due(step: int, every: int) -> bool:

@@ -26,11 +26,12 @@ def mean_totals(parts: Sequence[dict]) -> dict[str, float]:
   return means
 
 
-def rollout_metrics(collected: Collected) -> dict[str, float]:
+def rollout_metrics(collected: Collected, step: int) -> dict[str, float]:
   """Figures of all that was sampled in a step, whether kept or not.
 
   Args:
     collected: the step's batch.
+    step: the version of the parameters that sampled in it.
 
   Returns:
     Rewards before shaping, groups, lengths in tokens; fewer names if nothing
@@ -38,8 +39,8 @@ def rollout_metrics(collected: Collected) -> dict[str, float]:
   """
   metrics = {"groups/trained": float(collected.groups)}
   if collected.rollouts is not None:
-    versions = collected.rollouts.version
-    metrics["groups/max_age_steps"] = float(versions.max() - versions.min())
+    oldest = collected.rollouts.version.min()
+    metrics["groups/max_age_steps"] = float(step - oldest)
   if collected.logp_difference.size:
     difference = collected.logp_difference
     prefix = "sampling/sampling_logp_difference"
@@ -60,15 +61,13 @@ def rollout_metrics(collected: Collected) -> dict[str, float]:
     "reward_std": float(outcome.std()),
     "frac_reward_zero_std": float(np.mean(np.ptp(outcome, axis=1) == 0)),
     "groups/sampled": float(len(outcome)),
+    "groups/keep_rate": collected.keep_rate,
     "groups/all_right": float(right.all(axis=1).mean()),
     "groups/all_wrong": float((~right).all(axis=1).mean()),
     "completions/mean_length": float(lengths.mean()),
     "completions/max_length": float(lengths.max()),
     "completions/clipped_ratio": float(truncated.mean()),
   }
-  metrics["groups/keep_rate"] = 1.0 - (
-    metrics["groups/all_right"] + metrics["groups/all_wrong"]
-  )
   for name, which in (("right", right), ("wrong", ~right)):
     if which.any():
       metrics[f"completions/mean_length_{name}"] = float(lengths[which].mean())

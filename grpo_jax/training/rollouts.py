@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from grpo_jax.data.example import Example
-from grpo_jax.data.tokenizer import pad_rows
+from grpo_jax.data.tokenizer import Tokenizer, pad_rows
 from grpo_jax.models.config import ModelConfig
 from grpo_jax.rewards.functions import RewardFn, mix, score_completions
 from grpo_jax.sampling.decode import SamplingOptions
@@ -32,7 +32,7 @@ class Task(NamedTuple):
 
   train: Sequence[Example]
   test: Sequence[Example]
-  tokenizer: object
+  tokenizer: Tokenizer
   prompt: Callable[[Example], str]
   trace: Callable | None
   reward_fn: RewardFn
@@ -82,7 +82,8 @@ def make_rollout(
     max_prompt_tokens: Q.
 
   Returns:
-    `rollout(params, examples, prompt_ids, key, version)`.
+    `rollout(params, examples, prompt_ids, key, version)`. It raises ValueError
+    for a prompt that is too long, or a weight of a score that is not given.
   """
   generate = make_generate(config, options)
 

@@ -57,8 +57,6 @@ class LoopOptions:
     ):
       if getattr(self, name) < 0:
         raise ValueError(f"{name} must not be negative.")
-    if not self.temperature > 0:
-      raise ValueError("temperature must be positive to explore.")
 
 
 class Setup(NamedTuple):
@@ -119,3 +117,10 @@ class HostState(NamedTuple):
     stream = dict(data["stream"])
     stream["pending"] = rollouts_from_json(stream["pending"])
     return cls(**{**data, "stream": StreamState(**stream)})
+
+  def spent(self, **seconds: float) -> "HostState":
+    """With seconds added to phases."""
+    total = dict(self.seconds)
+    for name, value in seconds.items():
+      total[name] = total.get(name, 0.0) + value
+    return self._replace(seconds=total)

@@ -91,6 +91,7 @@ def init_state(
     step=jnp.zeros((), jnp.int32),
     params=jax.tree.map(jnp.copy, params),
     opt_state=optimizer.init(params),
+    skipped=jnp.zeros((), jnp.int32),
     skipped_in_a_row=jnp.zeros((), jnp.int32),
   )
 
@@ -153,6 +154,7 @@ def make_train_step(
       step=state.step + 1,
       params=jax.tree.map(keep_if_finite, params, state.params),
       opt_state=jax.tree.map(keep_if_finite, opt_state, state.opt_state),
+      skipped=state.skipped + (1 - finite.astype(jnp.int32)),
       skipped_in_a_row=jnp.where(finite, 0, state.skipped_in_a_row + 1),
     )
     metrics["loss"] = (loss, one)

@@ -15,6 +15,7 @@ import numpy as np
 
 from grpo_jax.algorithms import recipes
 from grpo_jax.algorithms.weights import token_mean
+from grpo_jax.errors import UserError
 from grpo_jax.models.config import ModelConfig
 from grpo_jax.reporting.progress import Progress
 from grpo_jax.training.checkpoints import Checkpoints
@@ -28,8 +29,9 @@ from grpo_jax.training.step import (
 )
 from grpo_jax.types import TrainBatch
 
-# Shorter sequences do not occur; it bounds how many a packed batch can hold.
-_LEAST_TOKENS = 18
+# Traces that a batch's size is planned from, and that may all be too long
+# before the settings are found at fault.
+_LOOK_AHEAD = 512
 
 
 def supervised_batch(
@@ -54,6 +56,9 @@ def supervised_batch(
   Returns:
     A batch whose leaves lead with a microbatch axis of one, and the first
     index that it did not take.
+
+  Raises:
+    ValueError: no sequence fits, for a long time.
   """
   prompts, completions, places, used = [], [], [], [0] * rows
   index = start
@@ -68,6 +73,12 @@ def supervised_batch(
       completions.append(completion)
       places.append(at)
     index += 1
+    if not places and index - start == _LOOK_AHEAD:
+      raise ValueError(
+        f"none of {_LOOK_AHEAD} traces fits {width} row tokens and"
+        f" {completion_width} completion tokens: raise row_tokens or"
+        " sampling.max_completion_tokens."
+      )
   laid, tokens, mask = packed_rows(
     prompts,
     completions,
@@ -81,7 +92,7 @@ def supervised_batch(
     rows=laid,
     tokens=tokens,
     loss_mask=mask,
-    weight=token_mean(jnp.asarray(mask)[None])[0],
+    weight=token_mean(jnp.asarray(mask)[None], jnp.ones(1, bool))[0],
     advantage=np.ones(mask.shape, np.float32),
     old_logp=np.zeros(mask.shape, np.float32),
     ref_logp=np.zeros(mask.shape, np.float32),
@@ -162,47 +173,55 @@ def warm_start(
     )
   )
   state = init_state(params, optimizer)
-  checkpoints = Checkpoints(directory, keep=1)
-  restored = checkpoints.restore_latest(state)
-  step, position = 0, {"next": 0, "done": False}
-  if restored is not None:
-    step, state, position = restored
   train_step = make_train_step(
     recipes.supervised(length_budget=completion_width),
     config,
     optimizer,
     temperature=1.0,
   )
-  sequence = _trace_sequence(task, seed)
-  with Progress("warm start", options.max_steps, start=step) as progress:
-    while not position["done"]:
-      batch, position["next"] = supervised_batch(
-        sequence,
-        position["next"],
-        rows=options.rows,
-        width=options.row_tokens,
-        max_sequences=options.rows * options.row_tokens // _LEAST_TOKENS,
-        completion_width=completion_width,
-      )
-      state, metrics = train_step(state, batch)
-      step += 1
-      position["done"] = step == options.max_steps
-      if step % options.probe_every_steps == 0 or position["done"]:
-        accuracy = probe(state.params)
-        position["done"] |= accuracy >= options.stop_at_pass_at_1
-        loss = float(metrics["loss"][0])
-        progress.update(
-          step, {"nll": f"{loss:.3f}", "pass@1": f"{accuracy:.3f}"}
+  sequence = trace_sequence(task, seed)
+  lengths = [sum(map(len, sequence(i))) for i in range(_LOOK_AHEAD)]
+  sizes = dict(
+    rows=options.rows,
+    width=options.row_tokens,
+    max_sequences=options.rows * max(1, options.row_tokens // min(lengths)),
+    completion_width=completion_width,
+  )
+  with Checkpoints(directory, keep=1) as checkpoints:
+    restored = checkpoints.restore_latest(state)
+    step, position = 0, {"next": 0, "done": False}
+    if restored is not None:
+      step, state, position = restored
+    with Progress("warm start", options.max_steps, start=step) as progress:
+      while not position["done"]:
+        batch, position["next"] = supervised_batch(
+          sequence, position["next"], **sizes
         )
-      stopped = stop_requested() and not position["done"]
-      if stopped or position["done"]:
-        checkpoints.save(step, state, position)
-      if stopped:
-        return None
+        state, metrics = train_step(state, batch)
+        step += 1
+        position["done"] = step == options.max_steps
+        if step % options.probe_every_steps == 0 or position["done"]:
+          accuracy = probe(state.params)
+          position["done"] |= accuracy >= options.stop_at_pass_at_1
+          loss = float(metrics["loss"][0])
+          progress.update(
+            step, {"nll": f"{loss:.3f}", "pass@1": f"{accuracy:.3f}"}
+          )
+        stopped = stop_requested() and not position["done"]
+        if stopped or position["done"]:
+          saved = checkpoints.save(step, state, position)
+        if stopped and not saved:
+          raise UserError(
+            f"The warm start was stopped at update {step} and could not be"
+            f" saved in {directory} (see above).",
+            exit_code=1,
+          )
+        if stopped:
+          return None
   return state.params
 
 
-def _trace_sequence(task: Task, seed: int):
+def trace_sequence(task: Task, seed: int):
   """Index -> (prompt, trace with its end token), the problems in turn."""
 
   def sequence(index):

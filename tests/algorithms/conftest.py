@@ -155,7 +155,7 @@ def _loss_and_grad(recipe, rollouts, logp, *, parts=1, entropy=None):
     Loss, gradient [P, G, T] and summed totals.
   """
   advantage, loss_mask = prepare(recipe, rollouts)
-  weight = recipe.weights(loss_mask)
+  weight = recipe.weights(loss_mask, rollouts.sample_mask.any(axis=1))
   shape = logp.shape
 
   def rows(x):

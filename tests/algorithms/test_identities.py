@@ -132,8 +132,11 @@ def test_rloo_is_dr_grpo_times_g_over_g_minus_1(random_batch, loss_and_grad):
 
 def test_group_token_mean_of_one_group_is_the_token_mean(random_batch):
   mask = random_batch(8, P=1)[0].loss_mask
+  exists = jnp.ones(1, bool)
   np.testing.assert_allclose(
-    group_token_mean(mask, count_empty=True), token_mean(mask), rtol=1e-6
+    group_token_mean(mask, exists, count_empty=True),
+    token_mean(mask, exists),
+    rtol=1e-6,
   )
 
 

@@ -57,12 +57,18 @@ def weights_oracle(name, mask, budget, count_empty):
 )
 def test_weights(name, options, draw, agree, seed, shape):
   loss_mask = draw(seed, shape)[-1]
-  actual = jax.jit(partial(getattr(weights, name), **options))(
-    jnp.asarray(loss_mask)
-  )
+  weigh = jax.jit(partial(getattr(weights, name), **options))
+  exists = jnp.ones(shape[0], bool)
+  actual = weigh(jnp.asarray(loss_mask), exists)
   expected = weights_oracle(name, loss_mask, 7, options.get("count_empty"))
   agree(actual, expected)
-  assert not getattr(weights, name)(jnp.zeros(shape, bool), **options).any()
+  assert not weigh(jnp.zeros(shape, bool), exists).any()
+  # Groups that only fill up the batch are in no denominator.
+  filled = np.concatenate([loss_mask, np.zeros_like(loss_mask)])
+  agree(
+    weigh(jnp.asarray(filled), jnp.arange(2 * shape[0]) < shape[0]),
+    np.concatenate([expected, np.zeros_like(expected)]),
+  )
 
 
 def ratio_oracle(name, logp, old, mask):

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from experiments.configs import quickstart
 from tests.experiments.conftest import QUICKSTART, TINY
 
 
@@ -13,7 +14,7 @@ def _refused(result, *words):
   code, output = result
   assert code == 2, output
   assert "Traceback" not in output
-  assert "Error: " in output
+  assert "Error:" in output
   flat = " ".join(output.split())
   for word in words:
     assert word in flat, output
@@ -48,12 +49,20 @@ def test_wrong_flags(call, tmp_path, arguments, words):
     ("optimizer.minibatches=3", ["minibatches = 3", "1, 2, 4, 8"]),
     ("optimizer.microbatches=5", ["microbatches = 5", "1, 2, 4, 8"]),
     ("optimizer.learning_rate=-1.0", ["config.optimizer", "learning_rate"]),
-    ("sampling.temperature=0.0", ["config.run", "temperature"]),
+    ("sampling.temperature=0.0", ["config.sampling", "temperature"]),
     ("evaluation.top_p=0.0", ["config.evaluation", "top_p"]),
     ("model.heads=3", ["model.heads (3)", "kv_heads (2)"]),
     ("task.test_size=5000", ["different questions"]),
     ("task.args=max_terms=1", ["config.task"]),
-    ("reward.format=nan", ["reward"]),
+    ("task.args=train_size=9", ["train_size"]),
+    ("reward.format=nan", ["reward.format", "finite"]),
+    ("optimizer.minibatches=0", ["minibatches", "at least 1"]),
+    ("recipe.name=kl_penalty", ["kl_penalty", "length_budget"]),
+    ("recipe.args=length_budget=3", ["length_budget"]),
+    ("model.heads=0", ["model.heads"]),
+    ("seed=5000000000", ["config.seed"]),
+    ("task.train_size=0", ["train_size"]),
+    ("warm_start.row_tokens=6", ["row_tokens"]),
   ],
 )
 def test_values_out_of_range(call, tmp_path, argument, words):
@@ -96,10 +105,38 @@ def test_another_configuration_is_refused_with_the_difference(call, tmp_path):
     call(QUICKSTART, f"--workdir={tmp_path}"),
     "seed: 3 -> 0",
     "old.key: 1 -> absent",
-    "--allow_config_change",
+    "Name another folder",
   )
   (tmp_path / "config.json").write_text("{")
   _refused(call(QUICKSTART, f"--workdir={tmp_path}"), "damaged")
+
+
+def test_a_refused_configuration_does_not_claim_the_folder(call, tmp_path):
+  wrong = "--config.optimizer.minibatches=3"
+  _refused(call(QUICKSTART, wrong, f"--workdir={tmp_path}"), "minibatches")
+  assert not (tmp_path / "config.json").exists()
+
+
+def test_some_values_cannot_change_in_a_run(call, tmp_path):
+  saved = quickstart.get_config("smoke")
+  saved.sampling.group_size = 4
+  saved.run.steps = 9
+  (tmp_path / "config.json").write_text(saved.to_json())
+  result = call(QUICKSTART, "--allow_config_change", f"--workdir={tmp_path}")
+  _refused(result, "sampling.group_size: 4 -> 8", "cannot go on")
+  assert "run.steps" not in result[1]
+
+
+def test_a_score_that_the_task_does_not_give(call, tmp_path):
+  config = tmp_path / "mine.py"
+  config.write_text(
+    "from experiments.configs import quickstart\n\n\n"
+    "def get_config():\n"
+    "  c = quickstart.get_config('smoke')\n"
+    "  c.reward.style = 0.5\n"
+    "  return c\n"
+  )
+  _refused(call(f"--config={config}", f"--workdir={tmp_path}/run"), "'style'")
 
 
 def test_a_key_that_nothing_reads_is_refused(call, tmp_path):

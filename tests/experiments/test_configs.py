@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments import build
+from experiments import build, keys
 from experiments.configs import base
 
 CONFIGS = sorted(
@@ -16,7 +16,7 @@ CONFIGS = sorted(
 
 
 def test_base_has_at_most_45_knobs():
-  assert len(build.leaves(base.get_config())) <= 45
+  assert len(keys.leaves(base.get_config())) <= 45
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -66,4 +66,4 @@ def test_every_knob_is_read(tmp_path):
   finally:
     build.check_keys = original
   # keys() of dict(config.section) marks nothing; reading the values does.
-  assert read == set(build.leaves(config))
+  assert read == set(keys.leaves(config))

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from grpo_jax.errors import UserError
 from grpo_jax.training.checkpoints import (
   Checkpoints,
   rollouts_from_json,
@@ -62,7 +63,7 @@ def test_a_damaged_newest_checkpoint_falls_back(
   checkpoints = Checkpoints(tmp_path / "c", keep=3)
   for step in (1, 2):
     checkpoints.save(step, _moved(state, step), {"next": step})
-  checkpoints.close()
+  checkpoints.__exit__()
   files = [p for p in (tmp_path / "c/2").rglob("*") if p.is_file()]
   for path in files:
     if damage == "delete" and "state" in path.parts:
@@ -76,7 +77,7 @@ def test_a_damaged_newest_checkpoint_falls_back(
   assert (step, host["next"]) == (1, 1)
   _equal(restored, _moved(state, 1))
   assert "step 2 cannot be read" in caplog.text
-  assert (tmp_path / "damaged/2").exists()
+  assert (tmp_path / "c.damaged/2").exists()
   assert checkpoints.save(2, _moved(state, 2), {"next": 2})
 
 
@@ -98,6 +99,27 @@ def test_a_failed_save_costs_that_checkpoint_only(
   assert "No space left" in caplog.text
   assert checkpoints.restore_latest(state)[0] == 1
   assert checkpoints.save(2, _moved(state, 2), {})
+
+
+def test_no_readable_checkpoint_is_not_a_fresh_start(tmp_path, state):
+  with Checkpoints(tmp_path / "c", keep=2) as checkpoints:
+    checkpoints.save(1, state, {})
+  for path in (tmp_path / "c/1").rglob("*"):
+    if path.is_file():
+      path.write_bytes(b"")
+  with pytest.raises(UserError, match="None of the checkpoints"):
+    Checkpoints(tmp_path / "c", keep=2).restore_latest(state)
+
+
+def test_another_models_checkpoint_is_left_alone(tmp_path, state, variant):
+  with Checkpoints(tmp_path / "c", keep=2) as checkpoints:
+    checkpoints.save(1, state, {})
+  _, params = variant(mlp_width=28)
+  options = OptimizerOptions(1e-3, 2, 0, 0.9, 0.99, 0.0, 1.0)
+  other = init_state(params, make_optimizer(options))
+  with pytest.raises(UserError, match="another model"):
+    Checkpoints(tmp_path / "c", keep=2).restore_latest(other)
+  assert Checkpoints(tmp_path / "c", keep=2).restore_latest(state)[0] == 1
 
 
 def test_groups_survive_json_bit_by_bit(random_rollouts):

@@ -1,12 +1,11 @@
 """Dynamic sampling: full batches, nothing thrown away, nothing invented."""
 
-from typing import NamedTuple
-
-import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from grpo_jax.algorithms import recipes
+from grpo_jax.training.batches import make_minibatches
 from grpo_jax.training.collect import (
   CollectOptions,
   StreamState,
@@ -126,13 +125,8 @@ def test_groups_are_scored_under_the_policy_that_sampled_them(random_rollouts):
 
 
 def test_filling_has_no_weight(random_rollouts):
-  class One(NamedTuple):
-    rollouts: object
-
   source = Source(random_rollouts, [WRONG] * 11 + [MIXED])
   collected, _ = source.collect()
-  from grpo_jax.training.batches import make_minibatches
-
   batch = make_minibatches(DAPO, minibatches=2, microbatches=1)(
     collected.rollouts
   )
@@ -140,4 +134,10 @@ def test_filling_has_no_weight(random_rollouts):
   filled = ~collected.rollouts.sample_mask.any(1)
   assert not per_group[0][filled[0::2]].any()
   assert not per_group[1][filled[1::2]].any()
-  assert jax.numpy.isfinite(batch.weight).all()
+  # Nor does it shrink the weights of what is real.
+  per_sequence = make_minibatches(GRPO, minibatches=2, microbatches=1)(
+    collected.rollouts
+  ).weight.sum((1, 2, 3))
+  real = [(~filled[m::2]).any() for m in range(2)]
+  np.testing.assert_allclose(per_sequence, np.float32(real), rtol=1e-5)
+  assert jnp.isfinite(batch.weight).all()

@@ -94,10 +94,11 @@ def test_metrics_of_a_step(sampled):
     rollouts=sampled.rollouts,
     groups=6,
     sampled=[sampled],
+    keep_rate=0.25,
     logp_difference=np.array([0.0, 0.25]),
     score_s=0.0,
   )
-  metrics = rollout_metrics(collected)
+  metrics = rollout_metrics(collected, step=9)
   r = sampled.rollouts
   right, lengths = r.accuracy > 0, r.lengths
   expected = {
@@ -105,7 +106,8 @@ def test_metrics_of_a_step(sampled):
     "rewards/format/mean": sampled.scores["format"].mean(),
     "groups/all_right": right.all(1).mean(),
     "groups/all_wrong": (~right).all(1).mean(),
-    "groups/keep_rate": (right.any(1) & ~right.all(1)).mean(),
+    "groups/keep_rate": 0.25,
+    "groups/max_age_steps": 2,  # sampled at version 7
     "frac_reward_zero_std": (r.outcome.std(1) == 0).mean(),
     "completions/mean_length": lengths.mean(),
     "completions/mean_length_right": lengths[right].mean(),
@@ -203,6 +205,11 @@ def test_a_warm_start_ends_once_it_is_good_enough(
   options = dataclasses.replace(WARM, stop_at_pass_at_1=0.5)
   _warm_start(task, model, params, tmp_path / "w", probe=probe, options=options)
   assert len(probed) == 1
+
+
+def test_traces_that_never_fit_are_an_error(task, model, params, tmp_path):
+  with pytest.raises(ValueError, match="none of 512 traces fits"):
+    _warm_start(task, model, params, tmp_path / "w", completion_width=2)
 
 
 def test_no_warm_start(task, model, params, tmp_path):

@@ -21,7 +21,8 @@ class Recipe(NamedTuple):
     keep_samples: rollouts -> `[P, G]`; the others are not trained on, but
       their rewards count in the statistics of their group.
     advantages: (rewards, rollouts) -> `[P, G]`, or per token `[P, G, T]`.
-    weights: loss mask `[P, G, T]` -> weights of the same shape.
+    weights: (loss mask `[P, G, T]`, group mask `[P]`) -> weights of the
+      former's shape.
     log_ratio: (logp, old_logp, loss mask) -> `[N, T]`.
     surrogate: (log_ratio, advantage, logp) -> (loss, counts), per token.
     penalties: ((coefficient, function of (scores, batch)), ...), per token.

@@ -1,0 +1,85 @@
+"""Calls a function that a config names, with the arguments it gives."""
+
+import ast
+import importlib
+import inspect
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from experiments.keys import unknown_name
+from grpo_jax.errors import UserError
+
+
+def call_named(
+  what: str, name: str, args: str, *, home: ModuleType | None, given: dict
+) -> Any:
+  """Calls the function `name` with what the config and the program give.
+
+  Args:
+    what: the section of the config, for errors.
+    name: `function` of the module `home`, or `module:function`.
+    args: "key=value, key=value" with Python literals.
+    home: module of plain names; None if there is none.
+    given: arguments that the program itself provides.
+
+  Returns:
+    What the function returns.
+
+  Raises:
+    UserError: there is no such function, or it does not take these arguments.
+  """
+  function = _find(what, name, home)
+  extra = _parse_args(what, args)
+  accepted = set(inspect.signature(function).parameters) - given.keys()
+  for key in extra:
+    if key not in accepted:
+      raise UserError(
+        unknown_name(f"argument of {what} {name!r}", key, accepted)
+      )
+  try:
+    inspect.signature(function).bind(**given, **extra)
+  except TypeError as error:
+    raise UserError(
+      f"config.{what}.name: {name!r} cannot be called with"
+      f" {sorted(given | extra)} ({error})."
+    ) from error
+  return function(**given, **extra)
+
+
+def _find(what: str, name: str, home: ModuleType | None) -> Callable:
+  module_name, colon, function_name = name.rpartition(":")
+  if colon:
+    try:
+      module = importlib.import_module(module_name)
+    except ImportError as error:
+      raise UserError(f"config.{what}.name: {error}.") from error
+  elif home is None:
+    raise UserError(
+      f"config.{what}.name must be module:function, not {name!r}."
+    )
+  else:
+    module = home
+  function = getattr(module, function_name, None)
+  if not inspect.isfunction(function):
+    functions = [
+      key
+      for key, value in vars(module).items()
+      if inspect.isfunction(value)
+      and value.__module__.startswith(module.__name__)
+    ]
+    raise UserError(unknown_name(what, function_name, functions))
+  return function
+
+
+def _parse_args(what: str, args: str) -> dict[str, Any]:
+  try:
+    call = ast.parse(f"f({args})", mode="eval").body
+    if call.args or any(keyword.arg is None for keyword in call.keywords):
+      raise ValueError("only key=value is possible")
+    return {k.arg: ast.literal_eval(k.value) for k in call.keywords}
+  except (SyntaxError, ValueError) as error:
+    raise UserError(
+      f"config.{what}.args must read like 'key=value, key=value', not"
+      f" {args!r} ({error})."
+    ) from error

@@ -1,0 +1,140 @@
+"""One step of reinforcement: collect a rollout batch, update, measure."""
+
+import logging
+import time
+from collections.abc import Callable
+
+import jax
+import numpy as np
+
+from grpo_jax.training.batches import make_minibatches
+from grpo_jax.training.collect import collect
+from grpo_jax.training.metrics import mean_totals, rollout_metrics
+from grpo_jax.training.rollouts import sample_rows
+from grpo_jax.training.setup import HostState, Setup
+from grpo_jax.training.step import make_scorer, make_train_step
+from grpo_jax.types import TrainState
+
+_log = logging.getLogger(__name__)
+
+
+def make_step(setup: Setup) -> Callable:
+  """Compiles `run_step(step, state, host)`.
+
+  Args:
+    setup: the experiment.
+
+  Returns:
+    A function of the steps done, device state and host state to (state, host,
+    metrics, sample rows).
+  """
+  options = setup.options
+  train_step = make_train_step(
+    setup.recipe,
+    setup.config,
+    setup.optimizer,
+    temperature=options.temperature,
+  )
+  scorer = make_scorer(
+    setup.config,
+    temperature=options.temperature,
+    groups_per_call=setup.collect_options.prompts_per_step,
+    ref_params=setup.params if setup.recipe.needs_reference else None,
+  )
+  minibatches = make_minibatches(
+    setup.recipe,
+    minibatches=options.minibatches,
+    microbatches=options.microbatches,
+  )
+  root = jax.random.key(options.seed)
+
+  def run_step(step: int, state: TrainState, host: HostState):
+    start = time.perf_counter()
+    key = jax.random.fold_in(root, step)
+
+    def draw(indices):
+      examples = [setup.stream[i] for i in indices]
+      return setup.rollout(state.params, examples, list(indices), key, step)
+
+    collected, stream = collect(
+      host.stream,
+      setup.collect_options,
+      recipe=setup.recipe,
+      draw=draw,
+      score=lambda groups: scorer(state.params, groups),
+    )
+    metrics = rollout_metrics(collected, step)
+    # The schedule counts the updates that were made.
+    metrics["learning_rate"] = float(setup.schedule(state.step - state.skipped))
+    updating = time.perf_counter()
+    state, update_metrics = _update(
+      setup, state, collected, minibatches, train_step
+    )
+    metrics |= update_metrics
+    end = time.perf_counter()
+
+    tokens = sum(int(s.rollouts.lengths.sum()) for s in collected.sampled)
+    seconds = {
+      "sample": sum(s.sample_s for s in collected.sampled),
+      "reward": sum(s.reward_s for s in collected.sampled),
+      "score": collected.score_s,
+      "train": end - updating,
+    }
+    seconds["other"] = end - start - sum(seconds.values())
+    metrics |= {f"time/{name}_s": value for name, value in seconds.items()}
+    metrics["time/step_s"] = end - start
+    metrics["tokens_per_second"] = tokens / (end - start)
+    metrics["num_tokens"] = float(host.tokens + tokens)
+    host = host.spent(**seconds)._replace(
+      stream=stream, tokens=host.tokens + tokens
+    )
+    rows = [
+      row
+      for sampled in collected.sampled[:1]
+      for row in sample_rows(sampled, setup.task, options.logged_prompts)
+    ]
+    return state, host, metrics, rows
+
+  return run_step
+
+
+def _update(setup, state, collected, minibatches, train_step):
+  """All updates of a rollout batch; none if nothing can be learnt from it."""
+  if collected.rollouts is None:
+    _log.warning(
+      "No group of this step's rollouts carries a signal; nothing is updated."
+    )
+    return state, {"groups/no_signal": 1.0}
+  wanted = setup.collect_options.prompts_per_step
+  if collected.groups < wanted:
+    _log.warning(
+      "Only %d of %d groups were found in %d rounds; the step goes on with"
+      " them.",
+      collected.groups,
+      wanted,
+      setup.collect_options.max_rounds,
+    )
+  batch = minibatches(collected.rollouts)
+  signal, trained = jax.device_get(
+    (jax.numpy.any(batch.advantage != 0), batch.weight.sum((1, 2, 3)) > 0)
+  )
+  if not signal and not setup.recipe.penalties:
+    _log.warning("All advantages of this step are zero; nothing is updated.")
+    return state, {"groups/no_signal": 1.0}
+  parts = []
+  for m in np.flatnonzero(trained):  # the others hold nothing but filling
+    part = jax.tree.map(lambda x, m=m: x[m], batch)
+    state, metrics = train_step(state, part)
+    parts.append(metrics)
+  means = mean_totals(jax.device_get(parts))
+  if means["update_skipped"]:
+    _log.warning(
+      "%d of %d updates had a loss or gradient that is not finite; they were"
+      " skipped.",
+      round(means["update_skipped"] * len(parts)),
+      len(parts),
+    )
+  low, high = (means.get(f"clip_ratio/{s}_mean") for s in ("low", "high"))
+  if low is not None and high is not None:
+    means["clip_ratio/region_mean"] = low + high
+  return state, {**means, "groups/no_signal": 0.0}
