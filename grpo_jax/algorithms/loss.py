@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from grpo_jax.algorithms.penalties import kl_k3
 from grpo_jax.algorithms.recipes import Recipe
 from grpo_jax.types import Rollouts, TokenScores, TrainBatch
 
@@ -65,4 +66,6 @@ def token_loss(
   metrics["loss"] = (loss, jnp.zeros_like(loss))
   metrics["entropy"] = total(scores.entropy)
   metrics["policy/approx_kl"] = total(jnp.expm1(log_ratio) - log_ratio)
+  if recipe.needs_reference:
+    metrics["kl"] = total(kl_k3(scores, batch))
   return loss, metrics

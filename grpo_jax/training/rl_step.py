@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from grpo_jax.training.batches import make_minibatches
@@ -116,10 +117,13 @@ def _update(setup, state, collected, minibatches, train_step):
     )
   batch = minibatches(collected.rollouts)
   signal, trained = jax.device_get(
-    (jax.numpy.any(batch.advantage != 0), batch.weight.sum((1, 2, 3)) > 0)
+    (jnp.any(batch.advantage != 0), batch.weight.sum((1, 2, 3)) > 0)
   )
-  if not signal and not setup.recipe.penalties:
-    _log.warning("All advantages of this step are zero; nothing is updated.")
+  if not trained.any() or not (signal or setup.recipe.penalties):
+    _log.warning(
+      "This step's rollouts have nothing to train on: all advantages"
+      " are zero, or all completions filtered. Nothing is updated."
+    )
     return state, {"groups/no_signal": 1.0}
   parts = []
   for m in np.flatnonzero(trained):  # the others hold nothing but filling

@@ -77,6 +77,28 @@ def test_microbatches_and_padding_change_neither_loss_nor_gradient(
   assert_trees_close(run(wide), whole, 1e-5, 1e-6)
 
 
+@pytest.mark.parametrize("coefficient", [0.0, 0.05])
+def test_the_distance_to_the_reference_is_measured(
+  model, params, random_rollouts, coefficient
+):
+  recipe = recipes.grpo(length_budget=6, kl_coefficient=coefficient)
+  split = make_minibatches(recipe, minibatches=1, microbatches=2)
+  rollouts = random_rollouts()
+  scored, _ = make_scorer(
+    model, temperature=1.0, groups_per_call=4, ref_params=None
+  )(params, rollouts)
+  rollouts = rollouts.replace(ref_logp=scored.old_logp - 0.5)
+  batch = jax.tree.map(lambda x: x[0], split(rollouts))
+  optimizer = optax.sgd(0.1)
+  step = make_train_step(recipe, model, optimizer, temperature=1.0)
+  _, metrics = step(init_state(params, optimizer), batch)
+  assert ("kl" in metrics) == (coefficient > 0)
+  if coefficient:
+    total, weight = metrics["kl"]
+    expected = np.exp(-0.5) - 1 + 0.5  # k3 at log pi_ref - log pi = -0.5
+    assert total / weight == pytest.approx(expected, rel=1e-3)
+
+
 def test_the_end_token_gets_a_gradient(model, params, random_rollouts):
   rollouts = random_rollouts(P=1, G=2, accuracy=[[1, 0]])
   last = rollouts.lengths[..., None] - 1 == np.arange(6)
