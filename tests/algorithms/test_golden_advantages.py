@@ -25,13 +25,13 @@ def groups(case, dtype, name="rewards"):
 @pytest.mark.parametrize(
   "name", ["adv_grpo_bal", "adv_grpo_one_of_four", "adv_grpo_pm1"]
 )
-@pytest.mark.parametrize("ddof", [0, 1])
-@pytest.mark.parametrize("eps", ["0", "1e-4", "1e-6"])
+@pytest.mark.parametrize(
+  ("ddof", "eps"),
+  [(0, "0"), (1, "0"), (0, "1e-4"), (1, "1e-4"), (1, "1e-6"), (1, "1e-8")],
+)
 def test_group_relative_advantages(name, ddof, eps, golden, dtype, close):
   case, expected = golden(name)
   key = f"adv_ddof{ddof}_eps{eps}"
-  if key not in expected:
-    pytest.skip(f"{name} has no {key}")
   rewards = jnp.asarray([case["rewards"]], dtype)
   advantages = adv.group_relative_advantages(
     rewards,
