@@ -171,7 +171,9 @@ def prepare(
     )
     return float(sampled.rollouts.accuracy.mean())
 
-  folder = cache_dir(config) / "warm_start" / _warm_start_hash(config, parts)
+  with _blaming("task"):
+    name = _warm_start_hash(config, parts)
+  folder = cache_dir(config) / "warm_start" / name
   with _blaming("warm_start"), host.locked(folder):
     params = warm_start(
       init_params(parts.model, jax.random.key(config.seed)),
@@ -222,6 +224,10 @@ def _task(config: ConfigDict) -> Task:
         "test_size": config.task.test_size,
       },
     )
+  if not isinstance(task, Task):
+    raise ValueError(f"{config.task.name!r} must return a Task, not {task!r}.")
+  if not task.train or not task.test:
+    raise ValueError("the task has no problems to train on, or none held out.")
   if task.trace is None and config.warm_start.max_steps:
     raise ValueError(
       "the task has no traces to imitate; set warm_start.max_steps to 0."

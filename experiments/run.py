@@ -33,7 +33,13 @@ _NEW_CONFIG = flags.DEFINE_bool(
 )
 
 # The disk or its rights, not the program, are at fault.
-_PLACE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
+_PLACE_ERRORS = (
+  errno.ENOSPC,
+  errno.EDQUOT,
+  errno.EROFS,
+  errno.EACCES,
+  errno.ENOTDIR,
+)
 
 _log = logging.getLogger(__name__)
 

@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import fcntl
 import importlib.metadata
+import logging
 import platform
 import signal
 import threading
@@ -11,6 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import jax
+
+_log = logging.getLogger(__name__)
 
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4
 _REPORTED_PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint")
@@ -68,7 +71,13 @@ def locked(folder: Path, *, wait: bool = True) -> Iterator[None]:
   """
   folder.mkdir(parents=True, exist_ok=True)
   with (folder / ".lock").open("w") as file:
-    fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    try:
+      fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+      if not wait:
+        raise
+      _log.info("Waiting for another process that uses %s.", folder)
+      fcntl.flock(file, fcntl.LOCK_EX)
     yield
 
 

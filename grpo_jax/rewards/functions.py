@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from grpo_jax.errors import UserError
 from grpo_jax.rewards.thinking import split_thinking
 
 RewardFn = Callable[[object, str], Mapping[str, float]]
@@ -47,16 +48,42 @@ def score_completions(
 
   Returns:
     Arrays `[P, G]`, float32.
+
+  Raises:
+    UserError: a score is no finite number, or the names differ.
   """
   scores = [
-    [dict(reward_fn(example, text)) for text in texts]
+    [_checked(reward_fn(example, text), text) for text in texts]
     for example, texts in zip(examples, completions, strict=True)
   ]
   names = scores[0][0].keys()
+  for row in scores:
+    for score in row:
+      if score.keys() != names:
+        raise UserError(
+          "The reward function names its scores differently from completion to"
+          f" completion: {sorted(names)} and {sorted(score)}.",
+          exit_code=1,
+        )
   return {
     name: np.array([[s[name] for s in row] for row in scores], np.float32)
     for name in names
   }
+
+
+def _checked(scores, text: str) -> dict[str, float]:
+  """A score that is no number would be counted as a wrong answer."""
+  finite = isinstance(scores, Mapping) and all(
+    isinstance(score, (bool, int, float, np.number)) and np.isfinite(score)
+    for score in scores.values()
+  )
+  if not finite:
+    raise UserError(
+      f"The reward function gave {scores!r} for the completion {text[:200]!r};"
+      " it must give a dict of names to finite numbers.",
+      exit_code=1,
+    )
+  return dict(scores)
 
 
 def mix(

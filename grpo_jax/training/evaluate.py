@@ -59,7 +59,7 @@ def evaluate(
   )
   right = sampled.rollouts.accuracy
   samples = right.shape[1]
-  labels = [task.label(example) for example in task.test]
+  labels = [str(task.label(example)) for example in task.test]
   accuracy = right.mean(axis=1, dtype=np.float64)
   by_label = {
     label: (

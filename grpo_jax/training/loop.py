@@ -88,7 +88,7 @@ def train(
       outputs = Outputs(saved, metrics_log, samples_log, progress)
       if host is None:
         host = _before(setup, state, outputs)
-      if step == setup.options.steps:  # everything had been done before
+      if step >= setup.options.steps:  # everything had been done before
         return Outcome(step, state, host, _evaluate(setup, state)[0], True)
       host = host.spent(warm_start=spent_s)
       return _train(setup, step, state, host, outputs, stop_requested)

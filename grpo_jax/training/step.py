@@ -114,9 +114,9 @@ def make_train_step(
   Returns:
     A jitted function that takes over `state`'s buffers. `batch` is a
     `TrainBatch` whose leaves lead with a microbatch axis; the update is that
-    of the whole batch, however it is split. An update whose loss or gradient
-    is not finite leaves parameters and optimizer as they were. `metrics` are
-    (total, weight) pairs.
+    of the whole batch, however it is split. An update whose loss, gradient or
+    result is not finite leaves parameters and optimizer as they were.
+    `metrics` are (total, weight) pairs.
   """
 
   def loss_fn(params, micro):
@@ -146,6 +146,7 @@ def make_train_step(
     finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
     updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
     params = optax.apply_updates(state.params, updates)
+    finite &= jnp.isfinite(optax.global_norm(params))
 
     def keep_if_finite(new, old):
       return jnp.where(finite, new, old)

@@ -204,11 +204,18 @@ def warm_start(
           accuracy = probe(state.params)
           position["done"] |= accuracy >= options.stop_at_pass_at_1
           loss = float(metrics["loss"][0])
+          if int(state.skipped_in_a_row):
+            raise UserError(
+              f"The warm start has no finite update at {step}, and was not"
+              " saved since its last probe. Lower warm_start.learning_rate.",
+              exit_code=1,
+            )
+          saved = checkpoints.save(step, state, position)
           progress.update(
             step, {"nll": f"{loss:.3f}", "pass@1": f"{accuracy:.3f}"}
           )
         stopped = stop_requested() and not position["done"]
-        if stopped or position["done"]:
+        if stopped:
           saved = checkpoints.save(step, state, position)
         if stopped and not saved:
           raise UserError(

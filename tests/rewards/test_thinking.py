@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from grpo_jax.errors import UserError
 from grpo_jax.rewards.functions import (
   answer_and_format,
   mix,
@@ -46,6 +47,19 @@ def test_an_empty_answer_never_reaches_the_scorer():
     raise AssertionError("called")
 
   assert answer_and_format(scorer)("", "<think>x</think>")["correctness"] == 0
+
+
+@pytest.mark.parametrize(
+  "scores", [{"a": float("nan")}, {"a": None}, {"a": float("inf")}, 1.0]
+)
+def test_a_score_that_is_no_number_is_named(scores):
+  with pytest.raises(UserError, match="for the completion 'some text'"):
+    score_completions(lambda *_: scores, [1], [["some text"]])
+
+
+def test_names_of_scores_do_not_change():
+  with pytest.raises(UserError, match="differently"):
+    score_completions(lambda e, text: {text: 1.0}, [1], [["a", "b"]])
 
 
 def test_scores_are_grids_mixed_by_weight():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from grpo_jax.data.tokenizer import CharTokenizer
+from grpo_jax.errors import UserError
 from grpo_jax.reporting.estimators import mean_interval
 from grpo_jax.sampling.decode import SamplingOptions
 from grpo_jax.training.collect import Collected
@@ -210,6 +211,12 @@ def test_a_warm_start_ends_once_it_is_good_enough(
 def test_traces_that_never_fit_are_an_error(task, model, params, tmp_path):
   with pytest.raises(ValueError, match="none of 512 traces fits"):
     _warm_start(task, model, params, tmp_path / "w", completion_width=2)
+
+
+def test_a_ruined_warm_start_is_not_kept(task, model, params, tmp_path):
+  options = dataclasses.replace(WARM, learning_rate=1e38)
+  with pytest.raises(UserError, match="no finite update"):
+    _warm_start(task, model, params, tmp_path / "w", options=options)
 
 
 def test_no_warm_start(task, model, params, tmp_path):
