@@ -80,7 +80,9 @@ class Checkpoints(contextlib.AbstractContextManager):
         self._directory,
         _brief(error),
       )
-      self._reopen()  # which frees what the attempt took
+      self._reopen()
+      for unfinished in self._directory.glob(f"{step}.*tmp*"):
+        shutil.rmtree(unfinished, ignore_errors=True)  # it fills the disk
       return False
     return True
 
