@@ -38,12 +38,15 @@ class Checkpoints(contextlib.AbstractContextManager):
     self._manager = self._open()
 
   def _open(self) -> ocp.CheckpointManager:
+    # Not by Orbax, which does so later and in a thread: it would take a save
+    # of the same step that has begun since.
+    for unfinished in self._directory.glob("*.orbax-checkpoint-tmp*"):
+      shutil.rmtree(unfinished, ignore_errors=True)
     return ocp.CheckpointManager(
       self._directory,
       options=ocp.CheckpointManagerOptions(
         max_to_keep=self._keep,
         enable_async_checkpointing=False,
-        cleanup_tmp_directories=True,
       ),
       item_handlers={
         "state": ocp.StandardCheckpointHandler(),
@@ -80,9 +83,7 @@ class Checkpoints(contextlib.AbstractContextManager):
         self._directory,
         _brief(error),
       )
-      self._reopen()
-      for unfinished in self._directory.glob(f"{step}.*tmp*"):
-        shutil.rmtree(unfinished, ignore_errors=True)  # it fills the disk
+      self._reopen()  # which frees what the attempt took
       return False
     return True
 
