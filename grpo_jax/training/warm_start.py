@@ -210,21 +210,18 @@ def warm_start(
               " saved since its last probe. Lower warm_start.learning_rate.",
               exit_code=1,
             )
-          saved = checkpoints.save(step, state, position)
+          checkpoints.save(step, state, position)
           progress.update(
             step, {"nll": f"{loss:.3f}", "pass@1": f"{accuracy:.3f}"}
           )
-        stopped = stop_requested() and not position["done"]
-        if stopped:
-          saved = checkpoints.save(step, state, position)
-        if stopped and not saved:
+        if stop_requested() and not position["done"]:
+          if checkpoints.save(step, state, position):
+            return None
           raise UserError(
             f"The warm start was stopped at update {step} and could not be"
             f" saved in {directory} (see above).",
             exit_code=1,
           )
-        if stopped:
-          return None
   return state.params
 
 
