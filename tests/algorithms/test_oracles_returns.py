@@ -11,23 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grpo_jax.algorithms import batch_advantages, returns, shaping
-
-# Few shapes, so that few programs are compiled; G = 1 is one of them.
-SHAPES = st.sampled_from([(3, 4, 5), (2, 1, 3)])
-SEEDS = st.integers(0, 2**32 - 1)
-
-
-def groups_oracle(formula, sample_mask, *arrays):
-  """Applies a formula to what is kept of each group; the rest is 0."""
-  out = np.zeros(sample_mask.shape)
-  for p, keep in enumerate(sample_mask):
-    if keep.any():
-      out[p, keep] = formula(*(x[p, keep] for x in arrays))
-  return out
-
-
-def centred(r):
-  return r - r.mean() if max(r) > min(r) else np.zeros(len(r))
+from tests.algorithms.oracles import SEEDS, SHAPES, centred, groups_oracle
 
 
 @given(SEEDS, SHAPES, st.sampled_from([0, 1]))
