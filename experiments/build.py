@@ -15,13 +15,14 @@ from ml_collections import ConfigDict
 
 import grpo_jax
 from experiments.keys import check_keys
-from experiments.named import call_named
+from experiments.named import apply_pieces, call_named
 from grpo_jax import host
 from grpo_jax.algorithms import recipes
-from grpo_jax.algorithms.recipes import Recipe
+from grpo_jax.algorithms.recipes import Recipe, pieces
 from grpo_jax.data.prompts import check_seed, prompt_stream
 from grpo_jax.errors import UserError
 from grpo_jax.models.config import ModelConfig
+from grpo_jax.models.critic import init_critic
 from grpo_jax.models.decoder import init_params
 from grpo_jax.rewards.functions import mix, score_completions
 from grpo_jax.sampling.decode import SamplingOptions
@@ -102,6 +103,7 @@ def build(config: ConfigDict) -> Parts:
       home=recipes,
       given={"length_budget": config.sampling.max_completion_tokens},
     )
+    recipe = apply_pieces("recipe.pieces", config.recipe.pieces, pieces, recipe)
   with _blaming("task"):
     task = _task(config)
   with _blaming("reward"):
@@ -188,13 +190,15 @@ def prepare(
     )
   if params is None:
     return None
+  critic = parts.recipe.critic
   return Setup(
     task=parts.task,
     stream=prompt_stream(parts.task.train, seed=config.seed),
     recipe=parts.recipe,
     config=parts.model,
     params=params,
-    optimizer=make_optimizer(parts.optimizer),
+    critic=init_critic(critic.kind, params, parts.model) if critic else (),
+    optimizer=make_optimizer(parts.optimizer, critic),
     schedule=make_schedule(parts.optimizer),
     rollout=parts.rollout,
     evaluation_rollout=parts.evaluation_rollout,

@@ -1,4 +1,4 @@
-"""Calls a function that a config names, with the arguments it gives."""
+"""Calls functions that a config names, with the arguments it gives."""
 
 import ast
 import importlib
@@ -30,7 +30,51 @@ def call_named(
     UserError: there is no such function, or it does not take these arguments.
   """
   function = _find(what, name, home)
-  extra = _parse_args(what, args)
+  return _call(what, name, function, _parse_args(what, args), given)
+
+
+def apply_pieces(what: str, pieces: str, home: ModuleType, value: Any) -> Any:
+  """Sends a value through functions: "f(a=1), g(b=2)" makes g(f(value)).
+
+  Args:
+    what: the key of the config, for errors.
+    pieces: calls with keyword arguments that are Python literals, or "".
+    home: module of the functions.
+    value: first argument of the first one.
+
+  Returns:
+    The result of the last one; the value if there is none.
+
+  Raises:
+    UserError: as for `call_named`.
+  """
+  try:
+    calls = ast.parse(f"[{pieces}]", mode="eval").body.elts
+    parsed = [(call.func.id, _literals(call)) for call in calls]
+  except (SyntaxError, ValueError, AttributeError) as error:
+    raise UserError(
+      f"config.{what} must read like 'piece(key=value), piece(key=value)', not"
+      f" {pieces!r} ({error})."
+    ) from error
+  for name, extra in parsed:
+    function = _find(what, name, home)
+    first = next(iter(inspect.signature(function).parameters))
+    value = _call(what, name, function, extra, {first: value})
+  return value
+
+
+def public_functions(module: ModuleType) -> dict[str, Callable]:
+  """What a plain name can mean: the module's functions, or its package's."""
+  return {
+    name: value
+    for name, value in vars(module).items()
+    if inspect.isfunction(value)
+    and value.__module__.startswith(module.__name__)
+    and not name.startswith("_")
+  }
+
+
+def _call(what, name, function, extra, given):
   accepted = set(inspect.signature(function).parameters) - given.keys()
   for key in extra:
     if key not in accepted:
@@ -41,7 +85,7 @@ def call_named(
     inspect.signature(function).bind(**given, **extra)
   except TypeError as error:
     raise UserError(
-      f"config.{what}.name: {name!r} cannot be called with"
+      f"config.{what}: {name!r} cannot be called with"
       f" {sorted(given | extra)} ({error})."
     ) from error
   return function(**given, **extra)
@@ -60,26 +104,26 @@ def _find(what: str, name: str, home: ModuleType | None) -> Callable:
     )
   else:
     module = home
+  functions = public_functions(module)
   function = getattr(module, function_name, None)
-  if not inspect.isfunction(function):
-    functions = [
-      key
-      for key, value in vars(module).items()
-      if inspect.isfunction(value)
-      and value.__module__.startswith(module.__name__)
-    ]
+  if function_name not in functions and not (
+    colon and inspect.isfunction(function)
+  ):
     raise UserError(unknown_name(what, function_name, functions))
   return function
 
 
 def _parse_args(what: str, args: str) -> dict[str, Any]:
   try:
-    call = ast.parse(f"f({args})", mode="eval").body
-    if call.args or any(keyword.arg is None for keyword in call.keywords):
-      raise ValueError("only key=value is possible")
-    return {k.arg: ast.literal_eval(k.value) for k in call.keywords}
+    return _literals(ast.parse(f"f({args})", mode="eval").body)
   except (SyntaxError, ValueError) as error:
     raise UserError(
       f"config.{what}.args must read like 'key=value, key=value', not"
       f" {args!r} ({error})."
     ) from error
+
+
+def _literals(call: ast.Call) -> dict[str, Any]:
+  if call.args or any(keyword.arg is None for keyword in call.keywords):
+    raise ValueError("only key=value is possible")
+  return {k.arg: ast.literal_eval(k.value) for k in call.keywords}

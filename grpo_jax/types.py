@@ -3,7 +3,7 @@
 P prompts, G completions per prompt, N = P * G completions, T completion
 positions, S positions of a row (prompt and completion), V vocabulary, D width,
 L layers, H query heads, K key-value heads, C channels per head, F MLP width,
-Z cache slots, B any number of rows.
+Z cache slots, R named scores, B any number of rows.
 
 Groups are a grid [P, G]. A per-token array sits on the token that it scores:
 logp[n, t] = log p(tokens[n, t] | everything before). Masks are bool, True
@@ -40,10 +40,17 @@ class Rollouts:
       batch.
     version: training step whose parameters sampled the group.
     outcome: reward before shaping, in reward units.
+    components: the named scores that it mixes, in the order of their names.
     accuracy: 1 where the answer is right, before any shaping.
+    step_rewards: process rewards, on the last token of each step of a
+      completion; zeros without.
+    step_mask: where steps end.
     old_logp: the trainer's log-probability at the time of sampling, in nats,
       at the sampling temperature.
     ref_logp: the same under the reference policy; zeros without one.
+    entropy: of the trainer's policy before each token, in nats.
+    value: the critic's expected reward before each token; zeros without one.
+    final_value: the same after the last token.
   """
 
   prompt_tokens: Int[Array, "P Q"]
@@ -56,9 +63,15 @@ class Rollouts:
   sample_mask: Bool[Array, "P G"]
   version: Int[Array, "P"]
   outcome: Float[Array, "P G"]
+  components: Float[Array, "P G R"]
   accuracy: Float[Array, "P G"]
+  step_rewards: Float[Array, "P G T"]
+  step_mask: Bool[Array, "P G T"]
   old_logp: Float[Array, "P G T"]
   ref_logp: Float[Array, "P G T"]
+  entropy: Float[Array, "P G T"]
+  value: Float[Array, "P G T"]
+  final_value: Float[Array, "P G"]
 
   @property
   def truncated(self) -> Bool[Array, "P G"]:
@@ -86,6 +99,21 @@ class Rows:
 
 
 @chex.dataclass(frozen=True)
+class CriticBatch:
+  """What a critic learns from; everything in reward units.
+
+  Attributes:
+    weight: of each token in the critic's loss, as in `TrainBatch`.
+    target: the return that the value should be.
+    old_value: the value when the completions were sampled.
+  """
+
+  weight: Float[Array, "N T"]
+  target: Float[Array, "N T"]
+  old_value: Float[Array, "N T"]
+
+
+@chex.dataclass(frozen=True)
 class TrainBatch:
   """What one optimizer step needs of N completions.
 
@@ -98,6 +126,8 @@ class TrainBatch:
     advantage: in reward units, or normalised.
     old_logp: denominator of the ratio, in nats.
     ref_logp: of the reference policy, in nats.
+    scales: factors of the recipe's penalties, one array for each of them.
+    critic: None without one.
   """
 
   rows: Rows
@@ -107,14 +137,25 @@ class TrainBatch:
   advantage: Float[Array, "N T"]
   old_logp: Float[Array, "N T"]
   ref_logp: Float[Array, "N T"]
+  scales: tuple[Float[Array, "N T"], ...] = ()
+  critic: CriticBatch | None = None
 
 
 @chex.dataclass(frozen=True)
 class TokenScores:
-  """What the model says of the completion tokens, in nats."""
+  """What the models say of the completion tokens.
+
+  Attributes:
+    logp: of the token, in nats.
+    entropy: of the distribution that it was drawn from, in nats.
+    value: expected reward before the token; None without a critic.
+    next_value: the same after it.
+  """
 
   logp: Float[Array, "N T"]
   entropy: Float[Array, "N T"]
+  value: Float[Array, "N T"] | None = None
+  next_value: Float[Array, "N T"] | None = None
 
 
 @chex.dataclass(frozen=True)
@@ -124,6 +165,8 @@ class TrainState:
   Attributes:
     step: optimizer updates so far, skipped ones included.
     params: of the model, float32.
+    critic: parameters of the critic; () without one.
+    memory: what the recipe remembers of earlier rollout batches.
     opt_state: of the optimizer.
     skipped: updates without a finite loss and gradient, which changed nothing.
     skipped_in_a_row: of those, the ones since the last finite update.
@@ -131,6 +174,8 @@ class TrainState:
 
   step: Int[Array, ""]
   params: Any
+  critic: Any
+  memory: tuple
   opt_state: Any
   skipped: Int[Array, ""]
   skipped_in_a_row: Int[Array, ""]

@@ -35,6 +35,7 @@ def get_config() -> ConfigDict:
   c.recipe = ConfigDict()
   c.recipe.name = "dapo"  # in grpo_jax.algorithms.recipes, or module:function
   c.recipe.args = ""  # its keyword arguments, such as "eps_high=0.3"
+  c.recipe.pieces = ""  # of recipes.pieces: "entropy_bonus(coefficient=0.01)"
 
   c.reward = ConfigDict()
   c.reward.correctness = 1.0  # reward units for a right answer

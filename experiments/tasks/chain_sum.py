@@ -14,6 +14,7 @@ from grpo_jax.data.prompts import check_disjoint
 from grpo_jax.data.reasoning_gym import load_reasoning_gym, score_answer
 from grpo_jax.data.tokenizer import CharTokenizer
 from grpo_jax.rewards.functions import answer_and_format
+from grpo_jax.rewards.thinking import split_thinking
 from grpo_jax.training.rollouts import Task
 
 CHARACTERS = "0123456789+-=;:?"
@@ -100,6 +101,31 @@ def trace(example: Example, rng: random.Random) -> str:
   return f"<think>{kind(numbers)}</think>{sum(numbers)}"
 
 
+def judge_steps(example: Example, completion: str) -> list[tuple[int, float]]:
+  """1 for each equation that adds the next term to the total, and is right.
+
+  The answer is the last step.
+
+  Args:
+    example: the problem.
+    completion: equations, as in <think>12+34=46;46-5=41</think>41.
+
+  Returns:
+    (end, reward) of each step.
+  """
+  total, *rest = terms(prompt(example))
+  steps = []
+  thought = completion.partition("</think>")[0]
+  for step in re.finditer(r"(-?\d+)([+-]\d+)[:\d]*=(-?\d+)", thought):
+    before, term, after = (int(number) for number in step.groups())
+    right = bool(rest) and (before, term) == (total, rest[0])
+    steps.append((step.end(), float(right and after == before + term)))
+    total, rest = after, rest[1:]
+  answer = split_thinking(completion).answer
+  right = bool(answer) and score_answer(example, answer) >= 1.0
+  return [*steps, (len(completion) + 1, float(right))]
+
+
 def make_task(
   *,
   data_dir: str,
@@ -153,4 +179,5 @@ def make_task(
     trace=trace,
     reward_fn=answer_and_format(score_answer),
     label=difficulty,
+    judge_steps=judge_steps,
   )

@@ -1,47 +1,125 @@
 """The one loss of the repository, and what is prepared for it."""
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from grpo_jax.algorithms.penalties import kl_k3
 from grpo_jax.algorithms.recipes import Recipe
-from grpo_jax.types import Rollouts, TokenScores, TrainBatch
+from grpo_jax.algorithms.recipes.recipe import per_token
+from grpo_jax.algorithms.weights import token_mean
+from grpo_jax.types import CriticBatch, Rollouts, TokenScores, TrainBatch
 
 # Means travel as (total, weight) and are divided once, after all microbatches
 # and devices.
 Totals = dict[str, tuple[Float[Array, ""], Float[Array, ""]]]
 
 
+class Prepared(NamedTuple):
+  """What a recipe makes of a rollout batch; every leaf leads with P.
+
+  Attributes:
+    advantage: 0 where masked.
+    loss_mask: tokens to train on.
+    scales: one factor for each penalty.
+    target: of the critic, in reward units; None without one.
+  """
+
+  advantage: Float[Array, "P G T"]
+  loss_mask: Bool[Array, "P G T"]
+  scales: tuple[Float[Array, "P G T"], ...]
+  target: Float[Array, "P G T"] | None
+
+
 def prepare(
-  recipe: Recipe, rollouts: Rollouts
-) -> tuple[Float[Array, "P G T"], Bool[Array, "P G T"]]:
-  """Advantages and the loss mask of a whole rollout batch, outside gradients.
+  recipe: Recipe, rollouts: Rollouts, memory: tuple
+) -> tuple[Prepared, tuple]:
+  """Everything that needs the whole rollout batch, outside gradients.
 
   Args:
     recipe: the algorithm.
     rollouts: all groups of the step, so that statistics see all of them.
+    memory: states of the recipe's memories; `recipe.initial_memory` at first.
 
   Returns:
-    The advantage of each token, and the tokens to train on.
+    Advantages and the like, and the memory for the next batch.
   """
+  memories = recipe.memories
+  for piece, state in zip(memories, memory, strict=True):
+    recipe = piece.bind(recipe, state)
   rewards = recipe.shape_rewards(rollouts)
-  advantage = recipe.advantages(rewards, rollouts)
-  if advantage.ndim == 2:
-    advantage = advantage[..., None]
   keep = recipe.keep_samples(rollouts) & rollouts.sample_mask
   loss_mask = rollouts.loss_mask & keep[..., None]
-  return jnp.where(loss_mask, advantage, 0.0), loss_mask
+
+  def masked(values):
+    return jnp.where(loss_mask, values, 0.0)
+
+  advantage = masked(per_token(recipe.advantages(rewards, rollouts), rollouts))
+  critic = recipe.critic
+  prepared = Prepared(
+    advantage=advantage,
+    loss_mask=loss_mask,
+    scales=tuple(
+      masked(penalty.scale(rollouts, advantage) if penalty.scale else 1.0)
+      for penalty in recipe.penalties
+    ),
+    target=masked(critic.targets(rewards, rollouts)) if critic else None,
+  )
+  states = zip(memories, memory, strict=True)
+  return prepared, tuple(m.update(s, rewards, rollouts) for m, s in states)
+
+
+def optimizer_batch(
+  recipe: Recipe, rollouts: Rollouts, prepared: Prepared
+) -> TrainBatch:
+  """The groups of one optimizer update as completions, weights included.
+
+  Args:
+    recipe: the algorithm.
+    rollouts: these groups.
+    prepared: of these groups.
+
+  Returns:
+    A batch of N = P G completions, without `rows`.
+  """
+  exists = rollouts.sample_mask.any(axis=1)
+  weight = recipe.weights(prepared.loss_mask, exists)
+  critic = None
+  if recipe.critic:
+    learns = rollouts.version >= recipe.critic.warmup_steps
+    weight = jnp.where(learns[:, None, None], weight, 0.0)
+    critic = CriticBatch(
+      weight=token_mean(prepared.loss_mask, exists),
+      target=prepared.target,
+      old_value=rollouts.value,
+    )
+  batch = TrainBatch(
+    rows=None,
+    tokens=rollouts.tokens,
+    loss_mask=prepared.loss_mask,
+    weight=weight,
+    advantage=prepared.advantage,
+    old_logp=rollouts.old_logp,
+    ref_logp=rollouts.ref_logp,
+    scales=prepared.scales,
+    critic=critic,
+  )
+  return jax.tree.map(lambda x: x.reshape(-1, x.shape[-1]), batch)
 
 
 def token_loss(
   recipe: Recipe, scores: TokenScores, batch: TrainBatch
 ) -> tuple[Float[Array, ""], Totals]:
-  """Sum over tokens of weight * (surrogate + sum of coefficient * penalty).
+  """Sum over tokens of weight * (surrogate + sum of the penalties).
+
+  With a critic, plus the sum over tokens of its own weight * its loss.
 
   Args:
     recipe: the algorithm.
-    scores: the policy's log-probabilities, differentiable.
+    scores: the policy's log-probabilities and the critic's values,
+      differentiable.
     batch: everything else, constant. Any part of an optimizer batch: losses
       and gradients of the parts add up to those of the whole.
 
@@ -52,10 +130,10 @@ def token_loss(
   # Here, so that no surrogate or penalty can make a NaN gradient of padding.
   scores = jax.tree.map(lambda x: jnp.where(mask, x, 0.0), scores)
   log_ratio = recipe.log_ratio(scores.logp, batch.old_logp, mask)
-  per_token, counts = recipe.surrogate(log_ratio, batch.advantage, scores.logp)
-  for coefficient, penalty in recipe.penalties:
-    per_token += coefficient * penalty(scores, batch)
-  loss = jnp.sum(jnp.where(mask, batch.weight * per_token, 0.0))
+  loss_of, counts = recipe.surrogate(log_ratio, batch.advantage, scores.logp)
+  for term, scale in zip(recipe.penalties, batch.scales, strict=True):
+    loss_of += term.coefficient * scale * term.value(scores, batch)
+  loss = jnp.sum(jnp.where(mask, batch.weight * loss_of, 0.0))
 
   tokens = jnp.sum(mask, dtype=loss.dtype)
 
@@ -63,9 +141,15 @@ def token_loss(
     return jnp.sum(jnp.where(mask, values, 0.0)), tokens
 
   metrics = {name: total(count) for name, count in counts.items()}
-  metrics["loss"] = (loss, jnp.zeros_like(loss))
   metrics["entropy"] = total(scores.entropy)
   metrics["policy/approx_kl"] = total(jnp.expm1(log_ratio) - log_ratio)
   if recipe.needs_reference:
     metrics["kl"] = total(kl_k3(scores, batch))
+  if recipe.critic:
+    old_value = jnp.where(mask, batch.critic.old_value, 0.0)
+    errors = recipe.critic.loss(scores.value, old_value, batch.critic.target)
+    metrics["loss/value_avg"] = total(errors)
+    weighed = jnp.sum(jnp.where(mask, batch.critic.weight * errors, 0.0))
+    loss += recipe.critic.coefficient * weighed
+  metrics["loss"] = (loss, jnp.zeros_like(loss))
   return loss, metrics

@@ -63,6 +63,20 @@ def negative_entropy(
   return jnp.where(batch.loss_mask, -scores.entropy, 0.0)
 
 
+def negative_log_likelihood(
+  scores: TokenScores, batch: TrainBatch
+) -> Float[Array, "N T"]:
+  """-log pi, in nats: VAPO's pull to right answers (arXiv:2504.05118)."""
+  return jnp.where(batch.loss_mask, -scores.logp, 0.0)
+
+
+def absolute_log_ratio(
+  scores: TokenScores, batch: TrainBatch
+) -> Float[Array, "N T"]:
+  """|log pi - log pi_old|, in nats: KL-Cov's tether (arXiv:2505.22617)."""
+  return jnp.abs(jnp.where(batch.loss_mask, scores.logp - batch.old_logp, 0.0))
+
+
 def clipped_value_loss(
   values: Float[Array, "N T"],
   old_values: Float[Array, "N T"],

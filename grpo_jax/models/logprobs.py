@@ -6,6 +6,7 @@ from jaxtyping import Array, Float, Int
 
 from grpo_jax.models import decoder
 from grpo_jax.models.config import ModelConfig
+from grpo_jax.models.critic import token_values
 from grpo_jax.types import Rows, TokenScores
 
 # Logits held at a time, in elements (64 MiB of float32). A scan with
@@ -48,6 +49,7 @@ def score(
   tokens: Int[Array, "N T"],
   *,
   temperature: float,
+  critic: dict | tuple = (),
 ) -> TokenScores:
   """Log-probability and entropy of p(token | before) at a temperature.
 
@@ -57,12 +59,16 @@ def score(
     rows: the model's input, from `completion_rows`.
     tokens: the completion tokens that `rows.predecessor` belongs to.
     temperature: divides the logits, as it did when the tokens were sampled.
+    critic: parameters of a critic, whose values are wanted too.
 
   Returns:
     One value per completion token; meaningless where the token is padding.
   """
   mask = decoder.segment_mask(rows.segments)
   hidden, _ = decoder.trunk(params, config, rows.tokens, rows.positions, mask)
+  value, next_value = (
+    token_values(critic, config, rows, hidden) if critic else (None, None)
+  )
   hidden = hidden.reshape(-1, hidden.shape[-1])[rows.predecessor.reshape(-1)]
 
   def chunk_scores(hidden, tokens):
@@ -74,7 +80,10 @@ def score(
   chunk = max(1, _LOGIT_ELEMENTS // config.vocab_size)
   logp, entropy = _in_chunks(chunk_scores, hidden, tokens.reshape(-1), chunk)
   return TokenScores(
-    logp=logp.reshape(tokens.shape), entropy=entropy.reshape(tokens.shape)
+    logp=logp.reshape(tokens.shape),
+    entropy=entropy.reshape(tokens.shape),
+    value=value,
+    next_value=next_value,
   )
 
 

@@ -5,15 +5,15 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from grpo_jax.algorithms.loss import prepare
+from grpo_jax.algorithms.loss import optimizer_batch, prepare
 from grpo_jax.algorithms.recipes import Recipe
+from grpo_jax.algorithms.returns import explained_variance
 from grpo_jax.models.logprobs import completion_rows
-from grpo_jax.types import Rollouts, TrainBatch
 
 
 def make_minibatches(
   recipe: Recipe, *, minibatches: int, microbatches: int
-) -> Callable[[Rollouts], TrainBatch]:
+) -> Callable:
   """Compiles the split of a rollout batch.
 
   Args:
@@ -23,40 +23,38 @@ def make_minibatches(
     microbatches: parts of each whose gradients are summed, K.
 
   Returns:
-    A jitted function of rollouts with P groups to a `TrainBatch` whose leaves
-    lead with `[M, K]`. Group i goes to minibatch i mod M, so that groups that
-    only fill up the batch are spread evenly.
+    A jitted function of rollouts with P groups and the recipe's memory to a
+    `TrainBatch` whose leaves lead with `[M, K]`, the memory for the next
+    rollout batch, and (total, weight) metrics. Group i goes to minibatch i mod
+    M, so that groups that only fill up the batch are spread evenly.
   """
 
-  def split(rollouts):
-    advantage, loss_mask = prepare(recipe, rollouts)
+  def split(rollouts, memory):
+    prepared, memory = prepare(recipe, rollouts, memory)
     parts = jax.tree.map(
       lambda x: jnp.stack([x[m::minibatches] for m in range(minibatches)]),
-      (rollouts, advantage, loss_mask),
+      (rollouts, prepared),
     )
-    return jax.vmap(to_microbatches)(*parts)
+    metrics = {}
+    if recipe.critic:
+      metrics["value/explained_variance"] = explained_variance(
+        rollouts.value, recipe.shape_rewards(rollouts), prepared.loss_mask
+      )
+    return jax.vmap(to_microbatches)(*parts), memory, metrics
 
-  def to_microbatches(rollouts, advantage, loss_mask):
-    weight = recipe.weights(loss_mask, rollouts.sample_mask.any(axis=1))
-    G = loss_mask.shape[1]
-    completions = jax.tree.map(
+  def to_microbatches(rollouts, prepared):
+    batch = jax.tree.map(
       lambda x: x.reshape(microbatches, -1, x.shape[-1]),
-      dict(
-        tokens=rollouts.tokens,
-        loss_mask=loss_mask,
-        weight=weight,
-        advantage=advantage,
-        old_logp=rollouts.old_logp,
-        ref_logp=rollouts.ref_logp,
-      ),
+      optimizer_batch(recipe, rollouts, prepared),
     )
+    G = rollouts.tokens.shape[1]
     prompts = jnp.repeat(rollouts.prompt_tokens, G, axis=0)
     lengths = jnp.repeat(rollouts.prompt_lengths, G, axis=0)
     rows = jax.vmap(completion_rows)(
       prompts.reshape(microbatches, -1, prompts.shape[-1]),
       lengths.reshape(microbatches, -1),
-      completions["tokens"],
+      batch.tokens,
     )
-    return TrainBatch(rows=rows, **completions)
+    return batch.replace(rows=rows)
 
   return jax.jit(split)

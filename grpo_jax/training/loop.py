@@ -73,7 +73,12 @@ def train(
       is saved before. Or the checkpoints in workdir are of no use.
   """
   with Checkpoints(workdir / "checkpoints", keep=_KEPT_CHECKPOINTS) as saved:
-    state = init_state(setup.params, setup.optimizer)
+    state = init_state(
+      setup.params,
+      setup.optimizer,
+      critic=setup.critic,
+      memory=setup.recipe.initial_memory,
+    )
     restored = saved.restore_latest(state)
     step, host, resume_step = 0, None, None
     if restored is not None:

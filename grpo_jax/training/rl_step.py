@@ -62,7 +62,7 @@ def make_step(setup: Setup) -> Callable:
       setup.collect_options,
       recipe=setup.recipe,
       draw=draw,
-      score=lambda groups: scorer(state.params, groups),
+      score=lambda groups: scorer(state.params, state.critic, groups),
     )
     metrics = rollout_metrics(collected, step)
     # The schedule counts the updates that were made.
@@ -115,11 +115,13 @@ def _update(setup, state, collected, minibatches, train_step):
       wanted,
       setup.collect_options.max_rounds,
     )
-  batch = minibatches(collected.rollouts)
+  batch, memory, found = minibatches(collected.rollouts, state.memory)
+  state = state.replace(memory=memory)
   signal, trained = jax.device_get(
-    (jnp.any(batch.advantage != 0), batch.weight.sum((1, 2, 3)) > 0)
+    (jnp.any(batch.advantage != 0), batch.loss_mask.any((1, 2, 3)))
   )
-  if not trained.any() or not (signal or setup.recipe.penalties):
+  recipe = setup.recipe
+  if not trained.any() or not (signal or recipe.penalties or recipe.critic):
     _log.warning(
       "This step's rollouts have nothing to train on: all advantages"
       " are zero, or all completions filtered. Nothing is updated."
@@ -131,6 +133,7 @@ def _update(setup, state, collected, minibatches, train_step):
     state, metrics = train_step(state, part)
     parts.append(metrics)
   means = mean_totals(jax.device_get(parts))
+  means |= mean_totals(jax.device_get([found]))
   if means["update_skipped"]:
     _log.warning(
       "%d of %d updates had a loss or gradient that is not finite; they were"

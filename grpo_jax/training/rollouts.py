@@ -14,6 +14,7 @@ from grpo_jax.models.config import ModelConfig
 from grpo_jax.rewards.functions import RewardFn, mix, score_completions
 from grpo_jax.sampling.decode import SamplingOptions
 from grpo_jax.sampling.generate import completion_keys, make_generate
+from grpo_jax.training.process import StepJudge, judged_steps
 from grpo_jax.types import STOP_REASONS, Rollouts
 
 
@@ -28,6 +29,8 @@ class Task(NamedTuple):
     trace: (example, random.Random) -> a completion to imitate, or None.
     reward_fn: (example, completion) -> named scores; `correctness` is one.
     label: the group that results of a problem are reported under.
+    judge_steps: (example, completion) -> (end, reward) of each step, as in
+      `training.process`; None without process rewards.
   """
 
   train: Sequence[Example]
@@ -37,13 +40,14 @@ class Task(NamedTuple):
   trace: Callable | None
   reward_fn: RewardFn
   label: Callable[[Example], str]
+  judge_steps: StepJudge | None = None
 
 
 class Sampled(NamedTuple):
   """P groups, on the host.
 
   Attributes:
-    rollouts: with zeros for `old_logp` and `ref_logp`.
+    rollouts: with zeros for what the trainer's models will say.
     examples: P problems.
     texts: G completions of each.
     scores: named scores `[P, G]`.
@@ -119,6 +123,12 @@ def make_rollout(
     ]
     scores = score_completions(task.reward_fn, examples, texts)
     in_completion = np.arange(c.tokens.shape[-1]) < c.lengths[..., None]
+    zeros = np.zeros_like(c.logp)
+    step_rewards, step_mask = zeros, np.zeros_like(in_completion)
+    if task.judge_steps:
+      step_rewards, step_mask = judged_steps(
+        task.judge_steps, task.tokenizer, examples, texts, c.tokens, c.lengths
+      )
     rollouts = Rollouts(
       prompt_tokens=prompt_tokens,
       prompt_lengths=prompt_lengths,
@@ -130,9 +140,15 @@ def make_rollout(
       sample_mask=np.ones(c.lengths.shape, bool),
       version=np.full(len(examples), version, np.int32),
       outcome=mix(scores, reward_weights),
+      components=np.stack([scores[n] for n in sorted(reward_weights)], axis=-1),
       accuracy=(scores["correctness"] >= 1.0).astype(np.float32),
-      old_logp=np.zeros_like(c.logp),
-      ref_logp=np.zeros_like(c.logp),
+      step_rewards=step_rewards,
+      step_mask=step_mask,
+      old_logp=zeros,
+      ref_logp=zeros,
+      entropy=zeros,
+      value=zeros,
+      final_value=zeros[..., 0],
     )
     verified = time.perf_counter()
     return Sampled(

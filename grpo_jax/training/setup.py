@@ -68,6 +68,7 @@ class Setup(NamedTuple):
     recipe: the algorithm.
     config: of the model.
     params: to start from; also the reference policy.
+    critic: parameters to start from; () without a critic.
     optimizer: of the updates.
     schedule: learning rate of each update, for the log.
     rollout: samples training problems.
@@ -81,6 +82,7 @@ class Setup(NamedTuple):
   recipe: Recipe
   config: ModelConfig
   params: dict
+  critic: dict | tuple
   optimizer: optax.GradientTransformation
   schedule: optax.Schedule
   rollout: Callable[..., Sampled]

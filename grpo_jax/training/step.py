@@ -3,6 +3,7 @@
 import dataclasses
 import time
 from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +11,7 @@ import numpy as np
 import optax
 
 from grpo_jax.algorithms.loss import token_loss
-from grpo_jax.algorithms.recipes import Recipe
+from grpo_jax.algorithms.recipes import Critic, Recipe
 from grpo_jax.models.config import ModelConfig
 from grpo_jax.models.logprobs import completion_rows, score
 from grpo_jax.types import TrainState
@@ -69,28 +70,48 @@ def make_schedule(options: OptimizerOptions) -> optax.Schedule:
 
 
 def make_optimizer(
-  options: OptimizerOptions,
+  options: OptimizerOptions, critic: Critic | None = None
 ) -> optax.GradientTransformation:
-  """Gradient clipping, then AdamW."""
-  return optax.chain(
-    optax.clip_by_global_norm(options.max_grad_norm),
-    optax.adamw(
-      make_schedule(options),
-      b1=options.b1,
-      b2=options.b2,
-      weight_decay=options.weight_decay,
-    ),
+  """Gradient clipping, then AdamW, of (policy, critic) parameters.
+
+  Each of the two is clipped alone, and has its own learning rate.
+  """
+
+  def adamw(factor):
+    schedule = make_schedule(options)
+    return optax.chain(
+      optax.clip_by_global_norm(options.max_grad_norm),
+      optax.adamw(
+        lambda count: factor * schedule(count),
+        b1=options.b1,
+        b2=options.b2,
+        weight_decay=options.weight_decay,
+      ),
+    )
+
+  if critic is None:
+    return adamw(1.0)
+  return optax.partition(
+    {"policy": adamw(1.0), "critic": adamw(critic.learning_rate_factor)},
+    ("policy", "critic"),
   )
 
 
 def init_state(
-  params: dict, optimizer: optax.GradientTransformation
+  params: dict,
+  optimizer: optax.GradientTransformation,
+  *,
+  critic: dict | tuple = (),
+  memory: tuple = (),
 ) -> TrainState:
-  """A state before its first update. It owns a copy of the parameters."""
+  """A state before its first update. It owns a copy of what it is given."""
+  copied = jax.tree.map(jnp.array, (params, critic))
   return TrainState(
     step=jnp.zeros((), jnp.int32),
-    params=jax.tree.map(jnp.copy, params),
-    opt_state=optimizer.init(params),
+    params=copied[0],
+    critic=copied[1],
+    memory=jax.tree.map(jnp.array, memory),
+    opt_state=optimizer.init(copied),
     skipped=jnp.zeros((), jnp.int32),
     skipped_in_a_row=jnp.zeros((), jnp.int32),
   )
@@ -119,16 +140,23 @@ def make_train_step(
     `metrics` are (total, weight) pairs.
   """
 
-  def loss_fn(params, micro):
+  def loss_fn(learned, micro):
+    params, critic = learned
     scores = score(
-      params, config, micro.rows, micro.tokens, temperature=temperature
+      params,
+      config,
+      micro.rows,
+      micro.tokens,
+      temperature=temperature,
+      critic=critic,
     )
     return token_loss(recipe, scores, micro)
 
   def train_step(state, batch):
+    learned = (state.params, state.critic)
+
     def grads_and_metrics(micro):
-      grads, metrics = jax.grad(loss_fn, has_aux=True)(state.params, micro)
-      return grads, metrics
+      return jax.grad(loss_fn, has_aux=True)(learned, micro)
 
     def accumulate(total, micro):
       return jax.tree.map(jnp.add, total, grads_and_metrics(micro)), None
@@ -144,16 +172,18 @@ def make_train_step(
     grad_norm = optax.global_norm(grads)
     loss = metrics["loss"][0]
     finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
-    updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
-    params = optax.apply_updates(state.params, updates)
-    finite &= jnp.isfinite(optax.global_norm(params))
+    updates, opt_state = optimizer.update(grads, state.opt_state, learned)
+    updated = optax.apply_updates(learned, updates)
+    finite &= jnp.isfinite(optax.global_norm(updated))
 
     def keep_if_finite(new, old):
       return jnp.where(finite, new, old)
 
-    new_state = TrainState(
+    params, critic = jax.tree.map(keep_if_finite, updated, learned)
+    new_state = state.replace(
       step=state.step + 1,
-      params=jax.tree.map(keep_if_finite, params, state.params),
+      params=params,
+      critic=critic,
       opt_state=jax.tree.map(keep_if_finite, opt_state, state.opt_state),
       skipped=state.skipped + (1 - finite.astype(jnp.int32)),
       skipped_in_a_row=jnp.where(finite, 0, state.skipped_in_a_row + 1),
@@ -173,7 +203,7 @@ def make_scorer(
   groups_per_call: int,
   ref_params: dict | None,
 ) -> Callable:
-  """A function that fills in the trainer's log-probabilities of groups.
+  """A function that fills in what the trainer's models say of groups.
 
   Args:
     config: of the model.
@@ -183,37 +213,59 @@ def make_scorer(
       runs nothing.
 
   Returns:
-    `scorer(params, rollouts) -> (rollouts, seconds)`, arrays on the host.
+    `scorer(params, critic, rollouts) -> (rollouts, seconds)`, arrays on the
+    host. It sets `old_logp`, `entropy`, `ref_logp` and the critic's values.
   """
 
-  @jax.jit
-  def score_groups(params, prompt_tokens, prompt_lengths, tokens):
-    P, G, T = tokens.shape
-    flat = tokens.reshape(P * G, T)
+  def scores_of(params, critic, rollouts):
+    P, G, T = rollouts.tokens.shape
+    tokens = rollouts.tokens.reshape(P * G, T)
     rows = completion_rows(
-      jnp.repeat(prompt_tokens, G, axis=0),
-      jnp.repeat(prompt_lengths, G, axis=0),
-      flat,
+      jnp.repeat(rollouts.prompt_tokens, G, axis=0),
+      jnp.repeat(rollouts.prompt_lengths, G, axis=0),
+      tokens,
     )
-    scores = score(params, config, rows, flat, temperature=temperature)
-    return scores.logp.reshape(P, G, T)
+    scores = score(
+      params, config, rows, tokens, temperature=temperature, critic=critic
+    )
+    return jax.tree.map(lambda x: x.reshape(P, G, T), scores)
 
-  def logp_of(params, rollouts):
-    inputs = (rollouts.prompt_tokens, rollouts.prompt_lengths, rollouts.tokens)
+  @jax.jit
+  def policy_fields(params, critic, rollouts):
+    scores = scores_of(params, critic, rollouts)
+    fields = {"old_logp": scores.logp, "entropy": scores.entropy}
+    if critic:
+      last = jnp.maximum(rollouts.lengths - 1, 0)[..., None]
+      final = jnp.take_along_axis(scores.next_value, last, axis=-1)
+      fields |= {"value": scores.value, "final_value": final[..., 0]}
+    return fields
+
+  @jax.jit
+  def reference_fields(params, rollouts):
+    return {"ref_logp": scores_of(params, (), rollouts).logp}
+
+  def in_calls(fields_of, rollouts):
     parts = []
-    for at in range(0, len(inputs[0]), groups_per_call):
-      part = [x[at : at + groups_per_call] for x in inputs]
-      missing = groups_per_call - len(part[0])
-      filled = [np.concatenate([x, np.repeat(x[:1], missing, 0)]) for x in part]
-      logp = np.asarray(score_groups(params, *filled))
-      parts.append(logp[: len(part[0])])
-    return np.concatenate(parts)
+    for at in range(0, len(rollouts.lengths), groups_per_call):
+      part = jax.tree.map(
+        lambda x, at=at: x[at : at + groups_per_call], rollouts
+      )
+      count = len(part.lengths)
+      filled = jax.tree.map(
+        lambda x: np.concatenate(
+          [x, np.repeat(x[:1], groups_per_call - len(x), axis=0)]
+        ),
+        part,
+      )
+      fields = jax.device_get(fields_of(filled))
+      parts.append(jax.tree.map(lambda x, n=count: x[:n], fields))
+    return jax.tree.map(lambda *x: np.concatenate(x), *parts)
 
-  def scorer(params, rollouts):
+  def scorer(params, critic, rollouts):
     start = time.perf_counter()
-    rollouts = rollouts.replace(old_logp=logp_of(params, rollouts))
+    fields = in_calls(partial(policy_fields, params, critic), rollouts)
     if ref_params is not None:
-      rollouts = rollouts.replace(ref_logp=logp_of(ref_params, rollouts))
-    return rollouts, time.perf_counter() - start
+      fields |= in_calls(partial(reference_fields, ref_params), rollouts)
+    return rollouts.replace(**fields), time.perf_counter() - start
 
   return scorer

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from grpo_jax.algorithms.loss import prepare, token_loss
-from grpo_jax.types import EOS, LENGTH, Rollouts, TokenScores, TrainBatch
+from grpo_jax.algorithms.loss import optimizer_batch, prepare, token_loss
+from grpo_jax.types import EOS, LENGTH, Rollouts, TokenScores
 
 settings.register_profile(
   "algorithms", max_examples=15, deadline=None, derandomize=True
@@ -131,17 +131,35 @@ def _make_rollouts(
     sample_mask=jnp.ones((P, G), bool),
     version=jnp.zeros(P, jnp.int32),
     outcome=rewards,
+    components=rewards[..., None],
     accuracy=rewards,
+    step_rewards=jnp.zeros((P, G, T)),
+    step_mask=jnp.zeros((P, G, T), bool),
     old_logp=old_logp,
     ref_logp=jnp.zeros((P, G, T)),
+    entropy=jnp.zeros((P, G, T)),
+    value=jnp.zeros((P, G, T)),
+    final_value=jnp.zeros((P, G)),
   )
   fields |= replaced
-  for name in ("behaviour_logp", "old_logp", "ref_logp", "accuracy"):
+  for name in (
+    "behaviour_logp",
+    "components",
+    "accuracy",
+    "step_rewards",
+    "old_logp",
+    "ref_logp",
+    "entropy",
+    "value",
+    "final_value",
+  ):
     fields[name] = jnp.asarray(fields[name], dtype)
   return Rollouts(**fields)
 
 
-def _loss_and_grad(recipe, rollouts, logp, *, parts=1, entropy=None):
+def _loss_and_grad(
+  recipe, rollouts, logp, *, parts=1, entropy=None, memory=None
+):
   """Runs prepare, weights and token_loss as training does.
 
   Args:
@@ -149,37 +167,29 @@ def _loss_and_grad(recipe, rollouts, logp, *, parts=1, entropy=None):
     rollouts: the whole rollout batch.
     logp: the policy's, [P, G, T].
     parts: microbatches whose losses and gradients are summed.
-    entropy: the policy's, [P, G, T]; zeros without.
+    entropy: the policy's, [P, G, T]; zeros without. The critic's values are
+      the log-probabilities, held constant.
+    memory: of the recipe; its initial one without.
 
   Returns:
     Loss, gradient [P, G, T] and summed totals.
   """
-  advantage, loss_mask = prepare(recipe, rollouts)
-  weight = recipe.weights(loss_mask, rollouts.sample_mask.any(axis=1))
+  memory = recipe.initial_memory if memory is None else memory
+  prepared, _ = prepare(recipe, rollouts, memory)
+  batch = optimizer_batch(recipe, rollouts, prepared)
   shape = logp.shape
 
   def rows(x):
     return x.reshape(-1, shape[-1])
 
-  batch = TrainBatch(
-    rows=None,
-    tokens=rows(rollouts.tokens),
-    loss_mask=rows(loss_mask),
-    weight=rows(weight),
-    advantage=rows(advantage),
-    old_logp=rows(rollouts.old_logp),
-    ref_logp=rows(rollouts.ref_logp),
-  )
   entropy = jnp.zeros_like(logp) if entropy is None else entropy
-  scores = TokenScores(logp=rows(logp), entropy=rows(entropy))
+  scores = TokenScores(logp=rows(logp), entropy=rows(entropy), value=rows(logp))
   split = jax.tree.map(
     lambda x: x.reshape(parts, -1, shape[-1]), (scores, batch)
   )
 
   def one(logp, scores, batch):
-    return token_loss(
-      recipe, TokenScores(logp=logp, entropy=scores.entropy), batch
-    )
+    return token_loss(recipe, scores.replace(logp=logp), batch)
 
   value_and_grad = jax.value_and_grad(one, has_aux=True)
   loss, grads, totals = 0.0, [], []
@@ -210,6 +220,12 @@ def _random_batch(seed: int, P: int = 2, G: int = 4, T: int = 6):
     behaviour_logp=old + rng.normal(0, 0.3, old.shape),
     ref_logp=old + rng.normal(0, 0.3, old.shape),
     stop_reason=jnp.asarray(stop_reason, jnp.int32),
+    components=np.stack([correct, rng.normal(0, 1, (P, G))], axis=-1),
+    step_rewards=rng.integers(0, 2, old.shape).astype(float),
+    step_mask=rng.random(old.shape) < 0.5,
+    entropy=rng.exponential(1.0, old.shape),
+    value=rng.normal(0.5, 0.3, old.shape),
+    final_value=rng.normal(0.5, 0.3, (P, G)),
   )
   logp = jnp.asarray(old + rng.normal(0, 0.25, old.shape), jnp.float32)
   return rollouts, logp

@@ -16,6 +16,7 @@ from grpo_jax.algorithms import recipes
 from grpo_jax.algorithms.loss import prepare
 from grpo_jax.algorithms.penalties import kl_sequence_k3
 from grpo_jax.algorithms.ratios import product_log_ratio
+from grpo_jax.algorithms.recipes import pieces
 from grpo_jax.algorithms.surrogates import clipped_surrogate
 from grpo_jax.algorithms.weights import constant_length, sequence_mean
 from grpo_jax.types import EOS, LENGTH
@@ -39,14 +40,15 @@ def exact(recipe):
 
 
 def corrected(level):
-  return recipes.with_sampler_correction(
+  return pieces.sampler_correction(
     dapo(), level=level, outside="truncate", lowest=0.0, highest=2.0
   )
 
 
 def r1_as_typeset():
   return grpo(eps=10.0)._replace(
-    log_ratio=product_log_ratio, penalties=((0.001, kl_sequence_k3),)
+    log_ratio=product_log_ratio,
+    penalties=(recipes.Penalty(0.001, kl_sequence_k3),),
   )
 
 
@@ -90,13 +92,13 @@ PRINTED = {
   ),
   "cispo verl": (exact(cispo(lowest=0.8, highest=1.28)), -0.1526424025),
   "token mask": (
-    recipes.with_sampler_correction(
+    pieces.sampler_correction(
       dapo(), level="token", outside="mask", lowest=0.5, highest=2.0
     ),
     -0.0150739,
   ),
   "sequence mask": (
-    recipes.with_sampler_correction(
+    pieces.sampler_correction(
       dapo(), level="sequence", outside="mask", lowest=0.5, highest=2.0
     ),
     0.7051094,
@@ -204,7 +206,8 @@ def test_empty_completion(
   case, expected = golden("empty_completion")
   rollouts, logp = golden_rollouts(case)
   recipe = grpo()._replace(weights=weights)
-  advantage, _ = prepare(recipe, rollouts)
+  prepared, _ = prepare(recipe, rollouts, ())
+  advantage = prepared.advantage
   close(advantage[0, 0, 0], expected["adv_ddof0"][0])
   close(advantage[0, 2, 0], expected["adv_ddof0"][2])
   loss, grad, _ = loss_and_grad(recipe, rollouts, logp)
@@ -244,7 +247,7 @@ def test_overlong_filtering(
     eps_high=expected["eps_high"],
     overlong_filter=True,
   )._replace(weights=weights)
-  _, loss_mask = prepare(recipe, rollouts)
+  loss_mask = prepare(recipe, rollouts, ())[0].loss_mask
   np.testing.assert_array_equal(loss_mask[0], outputs["mask_after"])
   loss, grad, _ = loss_and_grad(recipe, rollouts, logp)
   close(loss, expected["loss"])

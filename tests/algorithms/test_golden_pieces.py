@@ -45,7 +45,8 @@ def test_dynamic_sampling_looks_at_accuracy(
     recipes.dapo(length_budget=6).keep_groups(rollouts).tolist()
     == expected["keep_by_acc"]
   )
-  advantage, _ = prepare(grpo(), rollouts)
+  prepared, _ = prepare(grpo(), rollouts, ())
+  advantage = prepared.advantage
   close(advantage[0, :, 0], expected["adv_shaped_ddof0"])
 
 
@@ -136,7 +137,8 @@ def test_covariance(golden, golden_rollouts, dtype, close):
   case, expected = golden("cov_terms")
   rollouts, logp = golden_rollouts(case)
   mask = rollouts.loss_mask
-  advantage, _ = prepare(grpo(), rollouts)
+  prepared, _ = prepare(grpo(), rollouts, ())
+  advantage = prepared.advantage
   covariance = corrections.token_covariance(logp, advantage, mask)
   close(covariance[0], expected["cov"])
   close(covariance.sum() / mask.sum(), expected["mean_cov"])

@@ -131,7 +131,8 @@ def test_reinforce_plus_plus_recipe(golden, golden_rollouts, close):
   case, expected = golden("reinforce_pp_beta0")
   rollouts, _ = golden_rollouts(case, groups=2)
   recipe = recipes.reinforce_plus_plus(length_budget=6, kl_coefficient=0.0)
-  advantage, _ = prepare(recipe, rollouts)
+  prepared, _ = prepare(recipe, rollouts, ())
+  advantage = prepared.advantage
   close(advantage.reshape(8, -1), expected["adv_std0_plus1e-8"])
 
 
@@ -184,5 +185,6 @@ def test_reinforce_plus_plus_baseline_recipe(golden, golden_rollouts, close):
   recipe = recipes.reinforce_plus_plus_baseline(
     length_budget=6, each="sequence", std_eps=0.0
   )
-  advantage, _ = prepare(recipe, rollouts)
+  prepared, _ = prepare(recipe, rollouts, ())
+  advantage = prepared.advantage
   close(advantage[..., 0].ravel(), expected["adv_sequence_weighted_ddof0"])

@@ -24,6 +24,7 @@ OPTIONS = {
   "luspo": {"eps_low": 0.1, "eps_high": 0.1},
   "gmpo": {"eps": 0.2},
   "cispo": {"lowest": 0.8, "highest": 1.2},
+  "vapo": {"critic_warmup_steps": 0},
   "reinforce_plus_plus": {"kl_coefficient": 0.1},
   "reinforce_plus_plus_baseline": {"kl_coefficient": 0.1},
 }
@@ -135,9 +136,13 @@ def test_garbage_in_masked_slots(name, garbage, compiled, random_batch):
       for field in (
         "outcome",
         "accuracy",
+        "step_rewards",
         "old_logp",
         "ref_logp",
         "behaviour_logp",
+        "entropy",
+        "value",
+        "final_value",
       )
     }
   )
@@ -172,7 +177,7 @@ def test_all_masked(name, compiled, random_batch):
 
 
 # Where equal rewards in each group still teach: no baseline of the group.
-TEACHES_ON_TIES = {"supervised"}
+TEACHES_ON_TIES = {"supervised", "reinforce_moving_average", "ppo", "vapo"}
 
 
 @pytest.mark.parametrize("name", names())
@@ -189,7 +194,10 @@ def test_ties_teach_nothing(name, G, random_batch, compiled):
     tied = jnp.full_like(rollouts.outcome, value)
     equal = rollouts.replace(
       outcome=tied,
+      components=tied[..., None],
       accuracy=tied,
+      step_rewards=jnp.full_like(logp, value),
+      value=jnp.zeros_like(logp),
       lengths=jnp.full_like(rollouts.lengths, 2),
       loss_mask=jnp.broadcast_to(jnp.arange(T) < 2, rollouts.loss_mask.shape),
       stop_reason=jnp.ones_like(rollouts.stop_reason),
@@ -216,7 +224,7 @@ def test_a_variant_need_not_think_of_masked_slots(random_batch, loss_and_grad):
   rollouts, logp = random_batch(8)
   masked = ~rollouts.loss_mask
   one = recipe("grpo")._replace(
-    surrogate=surrogate, penalties=((0.1, penalty),)
+    surrogate=surrogate, penalties=(recipes.Penalty(0.1, penalty),)
   )
   expected = loss_and_grad(one, rollouts, logp, entropy=-logp)
   spoilt = rollouts.replace(

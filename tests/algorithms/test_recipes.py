@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from grpo_jax.algorithms import recipes
+from grpo_jax.algorithms.recipes import pieces
 
 T = 20
 NAMES = [
@@ -81,7 +82,7 @@ def test_overlong_penalty_of_dapo(shape, random_batch):
 def test_sampler_correction_weighs_the_gradient(random_batch, loss_and_grad):
   rollouts, logp = random_batch(1)
   plain = recipes.dapo(length_budget=6, overlong_penalty=0.0)
-  recipe = recipes.with_sampler_correction(
+  recipe = pieces.sampler_correction(
     plain, level="token", outside="mask", lowest=0.7, highest=1.4
   )
   weight = np.exp(rollouts.old_logp - rollouts.behaviour_logp)

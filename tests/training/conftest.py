@@ -38,7 +38,13 @@ def random_rollouts():
       sample_mask=np.ones((P, G), bool),
       version=np.zeros(P, np.int32),
       outcome=accuracy + rng.normal(size=(P, G)).astype(np.float32) / 8,
+      components=accuracy[..., None],
       accuracy=accuracy,
+      step_rewards=np.zeros_like(logp, np.float32),
+      step_mask=np.zeros_like(mask),
+      entropy=np.zeros_like(logp, np.float32),
+      value=np.zeros_like(logp, np.float32),
+      final_value=np.zeros((P, G), np.float32),
       old_logp=logp.astype(np.float32),
       ref_logp=(logp - 0.1).astype(np.float32),
     )

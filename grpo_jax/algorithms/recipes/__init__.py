@@ -5,18 +5,19 @@ its dotted path. A variant replaces a field:
 
   recipes.dapo(length_budget=512)._replace(advantages=my_advantages)
 
-Every recipe takes `length_budget`, the tokens that a completion may have.
+Every recipe takes `length_budget`, the tokens that a completion may have. What
+can be added to any of them is in `pieces`.
 """
 
-from grpo_jax.algorithms.recipes.group import (
-  dapo,
-  dr_grpo,
-  grpo,
+from grpo_jax.algorithms.recipes.actor_critic import ppo, vapo
+from grpo_jax.algorithms.recipes.group import dapo, dr_grpo, grpo, supervised
+from grpo_jax.algorithms.recipes.group_advantages import (
+  gdpo,
+  grpo_process,
   length_projected,
   lite_ppo,
   maxrl,
   pass_at_k,
-  supervised,
 )
 from grpo_jax.algorithms.recipes.peers import (
   oat_grpo,
@@ -28,14 +29,17 @@ from grpo_jax.algorithms.recipes.policy_gradient import (
   gpg,
   kimi_k15,
   opo,
+  reinforce_moving_average,
   reinforce_plus_plus,
   reinforce_plus_plus_baseline,
   rloo,
 )
 from grpo_jax.algorithms.recipes.recipe import (
+  Critic,
+  Memory,
+  Penalty,
   Recipe,
   kl_penalty,
-  with_sampler_correction,
 )
 from grpo_jax.algorithms.recipes.surrogate import (
   cispo,
@@ -45,33 +49,3 @@ from grpo_jax.algorithms.recipes.surrogate import (
   luspo,
   sapo,
 )
-
-__all__ = [
-  "Recipe",
-  "cispo",
-  "dapo",
-  "dr_grpo",
-  "gmpo",
-  "gpg",
-  "grpo",
-  "gspo",
-  "gspo_token",
-  "kimi_k15",
-  "kl_penalty",
-  "length_projected",
-  "lite_ppo",
-  "luspo",
-  "maxrl",
-  "oat_grpo",
-  "openrlhf_grpo",
-  "opo",
-  "pass_at_k",
-  "reinforce_plus_plus",
-  "reinforce_plus_plus_baseline",
-  "rloo",
-  "sapo",
-  "supervised",
-  "trl_grpo",
-  "verl_grpo",
-  "with_sampler_correction",
-]

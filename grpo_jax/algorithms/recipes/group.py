@@ -5,7 +5,6 @@ from typing import Literal
 
 import jax.numpy as jnp
 
-from grpo_jax.algorithms import advantages as adv
 from grpo_jax.algorithms.ratios import token_log_ratio
 from grpo_jax.algorithms.recipes.recipe import (
   Recipe,
@@ -17,7 +16,6 @@ from grpo_jax.algorithms.recipes.recipe import (
   kl_penalty,
   mixed_groups,
   outcome_rewards,
-  right_answers,
 )
 from grpo_jax.algorithms.shaping import (
   overlong_indicator,
@@ -124,10 +122,11 @@ def _penalise_overlong(shape, penalty, length_budget, buffer):
   if shape not in shapes:
     raise ValueError(f"overlong_shape must be one of {list(shapes)}.")
 
-  def shape_rewards(rollouts):
-    return rollouts.outcome + penalty * shapes[shape](rollouts.lengths)
+  return partial(_outcome_and_length, shapes[shape], penalty)
 
-  return shape_rewards
+
+def _outcome_and_length(shape, penalty, rollouts):
+  return rollouts.outcome + penalty * shape(rollouts.lengths)
 
 
 def dr_grpo(
@@ -151,95 +150,13 @@ def dr_grpo(
   )
 
 
-def length_projected(
-  *,
-  length_budget: int,
-  centre: bool = True,
-  eps: float = 0.2,
-  ddof: int = 1,
-  std_eps: float = 1e-6,
-) -> Recipe:
-  """GRPO whose advantages are made orthogonal to the lengths of their group.
-
-  The popular description of Dr. GRPO, A - proj_length(A), which its paper does
-  not contain. Centred lengths keep the group's zero mean; raw ones, as the
-  description has it, do not.
-  """
-  base = grpo(length_budget=length_budget, eps=eps, ddof=ddof, std_eps=std_eps)
-
-  def advantages(rewards, rollouts):
-    return adv.project_out_lengths(
-      base.advantages(rewards, rollouts),
-      rollouts.lengths,
-      rollouts.sample_mask,
-      centre=centre,
-    )
-
-  return base._replace(advantages=advantages)
-
-
-def lite_ppo(
-  *,
-  length_budget: int,
-  eps: float = 0.2,
-  ddof: int = 1,
-  std_eps: float = 1e-4,
-) -> Recipe:
-  """LitePPO (arXiv:2508.08221): group mean, batch standard deviation.
-
-  With the token-level loss and GRPO's clip, and nothing else of the tricks
-  that the paper compares. It leaves ddof and std_eps open; these are TRL's.
-  """
-  return grpo(length_budget=length_budget, eps=eps)._replace(
-    advantages=group_relative("batch_std", ddof, std_eps), weights=token_mean
-  )
-
-
-def maxrl(
-  *, length_budget: int, eps: float = 0.2, mean_eps: float = 1e-6
-) -> Recipe:
-  """MaxRL (arXiv:2602.02710): towards the likelihood of being right.
-
-  The centred reward over the group's mean reward, as the released code has it.
-  Meant for rewards of 0 and 1. The clip and the weights, which the estimator
-  leaves open, are those of GRPO.
-  """
-
-  def advantages(rewards, rollouts):
-    return adv.maximum_likelihood_advantages(
-      rewards, rollouts.sample_mask, eps=mean_eps
-    )
-
-  return grpo(length_budget=length_budget, eps=eps)._replace(
-    advantages=advantages
-  )
-
-
-def pass_at_k(*, length_budget: int, k: int = 4, eps: float = 0.2) -> Recipe:
-  """Pass@k training (arXiv:2508.10751): rewards a subset with one success.
-
-  Looks at accuracy, not at the reward. The default of k is ours; it must not
-  exceed the completions of a prompt, or nothing is learned. With k = 1 it is
-  GRPO on accuracy, with the population's standard deviation.
-  """
-  if k < 1:
-    raise ValueError("k must be at least 1.")
-
-  def advantages(rewards, rollouts):
-    del rewards
-    return adv.pass_at_k_advantages(
-      right_answers(rollouts), rollouts.sample_mask, k=k
-    )
-
-  return grpo(length_budget=length_budget, eps=eps)._replace(
-    advantages=advantages
-  )
-
-
 def supervised(*, length_budget: int) -> Recipe:
   """Maximum likelihood of given completions: advantage 1, token mean."""
   return grpo(length_budget=length_budget)._replace(
-    advantages=lambda rewards, rollouts: jnp.ones_like(rewards),
-    weights=token_mean,
-    surrogate=log_likelihood,
+    advantages=_ones, weights=token_mean, surrogate=log_likelihood
   )
+
+
+def _ones(rewards, rollouts):
+  del rollouts
+  return jnp.ones_like(rewards)

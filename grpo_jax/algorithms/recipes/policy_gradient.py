@@ -6,16 +6,25 @@ from typing import Literal
 import jax.numpy as jnp
 
 from grpo_jax.algorithms import advantages as adv
-from grpo_jax.algorithms.batch_advantages import batch_normalised_advantages
+from grpo_jax.algorithms.batch_advantages import (
+  MovingBaseline,
+  batch_normalised_advantages,
+  moving_baseline_advantages,
+)
 from grpo_jax.algorithms.ratios import product_log_ratio
 from grpo_jax.algorithms.recipes.group import dr_grpo, grpo
 from grpo_jax.algorithms.recipes.recipe import (
+  Memory,
   Recipe,
   check_not_negative,
+  group_relative,
   kept_tokens,
   kl_penalty,
+  per_group,
+  per_token,
+  rewards_with_kl,
 )
-from grpo_jax.algorithms.returns import reward_to_go, token_rewards
+from grpo_jax.algorithms.returns import reward_to_go
 from grpo_jax.algorithms.shaping import sequence_kl
 from grpo_jax.algorithms.surrogates import (
   log_likelihood,
@@ -44,22 +53,23 @@ def rloo(
     raise ValueError("ratio must be 'none' or 'sequence'.")
   check_not_negative(kl_coefficient=kl_coefficient)
 
-  def shape_rewards(rollouts):
-    return rollouts.outcome - kl_coefficient * sequence_kl(
-      rollouts.old_logp, rollouts.ref_logp, rollouts.loss_mask
-    )
-
-  def advantages(rewards, rollouts):
-    return adv.leave_one_out_advantages(rewards, rollouts.sample_mask)
-
   base = grpo(length_budget=length_budget, eps=eps)._replace(
-    advantages=advantages
+    advantages=partial(per_group, adv.leave_one_out_advantages)
   )
   if kl_coefficient:
-    base = base._replace(shape_rewards=shape_rewards, needs_reference=True)
+    base = base._replace(
+      shape_rewards=partial(_outcome_and_kl, kl_coefficient),
+      needs_reference=True,
+    )
   if ratio == "sequence":
     return base._replace(log_ratio=product_log_ratio)
   return base._replace(weights=_sum_mean, surrogate=log_likelihood)
+
+
+def _outcome_and_kl(kl_coefficient, rollouts):
+  return rollouts.outcome - kl_coefficient * sequence_kl(
+    rollouts.old_logp, rollouts.ref_logp, rollouts.loss_mask
+  )
 
 
 def opo(*, length_budget: int) -> Recipe:
@@ -69,14 +79,14 @@ def opo(*, length_budget: int) -> Recipe:
   log-probability, for which it is derived. No ratio, no clip, no KL: the paper
   wants exactly one update for each rollout batch.
   """
-
-  def advantages(rewards, rollouts):
-    return adv.length_weighted_advantages(
-      rewards, rollouts.sample_mask, rollouts.lengths
-    )
-
   return grpo(length_budget=length_budget)._replace(
-    advantages=advantages, weights=_sum_mean, surrogate=log_likelihood
+    advantages=_length_weighted, weights=_sum_mean, surrogate=log_likelihood
+  )
+
+
+def _length_weighted(rewards, rollouts):
+  return adv.length_weighted_advantages(
+    rewards, rollouts.sample_mask, rollouts.lengths
   )
 
 
@@ -86,12 +96,10 @@ def gpg(*, length_budget: int) -> Recipe:
   Centred rewards, rescaled for the groups without signal; no ratio, clip or
   KL. Deviation: the paper also samples on until 0.6 of a batch has a signal.
   """
-
-  def advantages(rewards, rollouts):
-    return adv.rescaled_advantages(rewards, rollouts.sample_mask)
-
   return grpo(length_budget=length_budget)._replace(
-    advantages=advantages, weights=token_mean, surrogate=log_likelihood
+    advantages=partial(per_group, adv.rescaled_advantages),
+    weights=token_mean,
+    surrogate=log_likelihood,
   )
 
 
@@ -128,27 +136,29 @@ def reinforce_plus_plus(
   leaves open: tokens, as verl and OpenRLHF do, or sequences.
   """
   check_not_negative(kl_coefficient=kl_coefficient)
-
-  def advantages(rewards, rollouts):
-    mask = kept_tokens(rollouts)
-    per_token = token_rewards(
-      rewards,
-      rollouts.old_logp,
-      rollouts.ref_logp,
-      mask,
+  return grpo(length_budget=length_budget, eps=eps)._replace(
+    advantages=partial(
+      _normalised_return,
       kl_coefficient=kl_coefficient,
-    )
-    return batch_normalised_advantages(
-      reward_to_go(per_token, mask, discount=discount),
-      mask,
+      discount=discount,
       each=each,
       ddof=ddof,
       eps=std_eps,
-      eps_in="std",
-    )
+    ),
+    needs_reference=kl_coefficient > 0,
+  )
 
-  return grpo(length_budget=length_budget, eps=eps)._replace(
-    advantages=advantages, needs_reference=kl_coefficient > 0
+
+def _normalised_return(
+  rewards, rollouts, *, kl_coefficient, discount, **normalisation
+):
+  mask = kept_tokens(rollouts)
+  with_kl = rewards_with_kl(rewards, rollouts, kl_coefficient)
+  return batch_normalised_advantages(
+    reward_to_go(with_kl, mask, discount=discount),
+    mask,
+    eps_in="std",
+    **normalisation,
   )
 
 
@@ -166,23 +176,61 @@ def reinforce_plus_plus_baseline(
   Centres rewards on their group, then normalises over the batch; KL is a k2
   loss. The paper gives no coefficient: 1e-5 is that of OpenRLHF's script.
   """
-
-  def advantages(rewards, rollouts):
-    mask = kept_tokens(rollouts)
-    centred = adv.group_relative_advantages(
-      rewards, rollouts.sample_mask, scale="none", ddof=0, eps=0.0
-    )
-    return batch_normalised_advantages(
-      jnp.broadcast_to(centred[..., None], mask.shape),
-      mask,
-      each=each,
-      ddof=ddof,
-      eps=std_eps,
-      eps_in="std",
-    )
-
   return grpo(length_budget=length_budget, eps=eps)._replace(
-    advantages=advantages,
+    advantages=partial(_normalised_centred, each=each, ddof=ddof, eps=std_eps),
     penalties=kl_penalty(kl_coefficient, "k2"),
     needs_reference=kl_coefficient > 0,
   )
+
+
+def _normalised_centred(rewards, rollouts, **normalisation):
+  centred = group_relative("none", ddof=0, eps=0.0)(rewards, rollouts)
+  return batch_normalised_advantages(
+    per_token(centred, rollouts),
+    kept_tokens(rollouts),
+    eps_in="std",
+    **normalisation,
+  )
+
+
+def reinforce_moving_average(
+  *,
+  length_budget: int,
+  decay: float = 0.9,
+  eps: float = 0.2,
+  kl_coefficient: float = 0.001,
+) -> Recipe:
+  """REINFORCE with the moving average of rewards as its baseline.
+
+  The popular description of REINFORCE++, with PPO's clip and k1 in the reward;
+  no version of that paper has such a baseline. It is the plain REINFORCE of
+  RLOO's paper (arXiv:2402.14740, eq. 8), which averages over all batches; the
+  decay of 0.9 per rollout batch is ours. The description's gradient clipping
+  is `optimizer.max_grad_norm`. The baseline is 0 for the first batch.
+  """
+  check_not_negative(kl_coefficient=kl_coefficient)
+  if not 0 <= decay < 1:
+    raise ValueError("decay must lie in [0, 1).")
+  base = rloo(length_budget=length_budget, kl_coefficient=kl_coefficient)
+  return grpo(length_budget=length_budget, eps=eps)._replace(
+    shape_rewards=base.shape_rewards,
+    advantages=_above_the_moving_average,
+    needs_reference=base.needs_reference,
+    memories=(
+      Memory(
+        initial=MovingBaseline(jnp.zeros(()), jnp.zeros((), jnp.int32)),
+        bind=lambda recipe, state: recipe._replace(
+          advantages=partial(recipe.advantages, state=state, decay=decay)
+        ),
+        update=lambda state, rewards, rollouts: moving_baseline_advantages(
+          state, rewards, rollouts.sample_mask, decay=decay
+        )[1],
+      ),
+    ),
+  )
+
+
+def _above_the_moving_average(rewards, rollouts, *, state, decay):
+  return moving_baseline_advantages(
+    state, rewards, rollouts.sample_mask, decay=decay
+  )[0]

@@ -1,14 +1,65 @@
 """The contract of an algorithm, and the parts that several of them share."""
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
 from grpo_jax.algorithms import penalties
 from grpo_jax.algorithms.advantages import group_relative_advantages
-from grpo_jax.algorithms.corrections import sampler_correction
+from grpo_jax.algorithms.returns import token_rewards
 from grpo_jax.algorithms.shaping import mixed_accuracy_groups
+
+
+class Penalty(NamedTuple):
+  """A per-token term beside the surrogate: coefficient * scale * value.
+
+  Attributes:
+    coefficient: in units of the loss per unit of the value.
+    value: (scores, batch) -> `[N, T]`, differentiable.
+    scale: (rollouts, advantage `[P, G, T]`) -> `[P, G, T]`, constants of the
+      rollout batch; None for 1.
+  """
+
+  coefficient: float
+  value: Callable
+  scale: Callable | None = None
+
+
+class Critic(NamedTuple):
+  """How a value model learns beside the policy.
+
+  Attributes:
+    kind: `head` on the policy's hidden states, or a `model` of its own.
+    learning_rate_factor: of its parameters, times the policy's.
+    warmup_steps: rollout batches in which only the critic's loss counts.
+    coefficient: of its loss.
+    loss: (value, old value, target) -> `[N, T]`.
+    targets: (rewards, rollouts) -> `[P, G, T]`.
+  """
+
+  kind: str
+  learning_rate_factor: float
+  warmup_steps: int
+  coefficient: float
+  loss: Callable
+  targets: Callable
+
+
+class Memory(NamedTuple):
+  """What an algorithm keeps from one rollout batch to the next.
+
+  Attributes:
+    initial: state before the first batch, a pytree of arrays. The training
+      state holds it, and so do checkpoints.
+    bind: (recipe, state) -> the recipe for this batch.
+    update: (state, rewards, rollouts) -> state for the next batch.
+  """
+
+  initial: Any
+  bind: Callable
+  update: Callable
 
 
 class Recipe(NamedTuple):
@@ -25,8 +76,10 @@ class Recipe(NamedTuple):
       former's shape.
     log_ratio: (logp, old_logp, loss mask) -> `[N, T]`.
     surrogate: (log_ratio, advantage, logp) -> (loss, counts), per token.
-    penalties: ((coefficient, function of (scores, batch)), ...), per token.
+    penalties: any number of `Penalty`.
     needs_reference: whether `ref_logp` has to be computed.
+    critic: None without one.
+    memories: any number of `Memory`, most often none.
   """
 
   shape_rewards: Callable
@@ -36,8 +89,15 @@ class Recipe(NamedTuple):
   weights: Callable
   log_ratio: Callable
   surrogate: Callable
-  penalties: tuple
+  penalties: tuple[Penalty, ...]
   needs_reference: bool
+  critic: Critic | None = None
+  memories: tuple[Memory, ...] = ()
+
+  @property
+  def initial_memory(self) -> tuple:
+    """The states of its memories before the first rollout batch."""
+    return tuple(memory.initial for memory in self.memories)
 
 
 def outcome_rewards(rollouts):
@@ -75,15 +135,34 @@ def right_answers(rollouts):
   return rollouts.accuracy > 0.5
 
 
+def rewards_with_kl(rewards, rollouts, kl_coefficient):
+  """The reward on the last token, and k1 towards the reference on each."""
+  return token_rewards(
+    rewards,
+    rollouts.old_logp,
+    rollouts.ref_logp,
+    kept_tokens(rollouts),
+    kl_coefficient=kl_coefficient,
+  )
+
+
+def per_group(function, rewards, rollouts, **constants):
+  """The advantages field from a function of (rewards, sample mask)."""
+  return function(rewards, rollouts.sample_mask, **constants)
+
+
 def group_relative(scale: str, ddof: int, eps: float) -> Callable:
   """The advantages field of the GRPO family."""
+  return partial(
+    per_group, group_relative_advantages, scale=scale, ddof=ddof, eps=eps
+  )
 
-  def advantages(rewards, rollouts):
-    return group_relative_advantages(
-      rewards, rollouts.sample_mask, scale=scale, ddof=ddof, eps=eps
-    )
 
-  return advantages
+def per_token(advantages, rollouts):
+  """Advantages `[P, G, T]`, from those or from `[P, G]`."""
+  if advantages.ndim == 2:
+    advantages = advantages[..., None]
+  return jnp.broadcast_to(advantages, rollouts.loss_mask.shape)
 
 
 def check_not_negative(**values: float) -> None:
@@ -120,36 +199,4 @@ def kl_penalty(coefficient: float, estimator: str = "k3") -> tuple:
   }
   if estimator not in estimators:
     raise ValueError(f"Unknown {estimator!r}; there are {list(estimators)}.")
-  return ((coefficient, estimators[estimator]),) if coefficient else ()
-
-
-def with_sampler_correction(
-  recipe: Recipe,
-  *,
-  level: Literal["token", "sequence", "geometric"],
-  outside: Literal["truncate", "mask"],
-  lowest: float,
-  highest: float,
-) -> Recipe:
-  """Weighs a recipe's advantages by pi_old / pi_sampler.
-
-  Not for `kimi_k15`, whose loss is not proportional to its advantage, nor
-  where `old_logp` is the sampler's own, and the ratio holds the weight
-  already. The arguments are those of `corrections.sampler_correction`.
-  """
-
-  def advantages(rewards, rollouts):
-    uncorrected = recipe.advantages(rewards, rollouts)
-    if uncorrected.ndim == 2:
-      uncorrected = uncorrected[..., None]
-    return uncorrected * sampler_correction(
-      rollouts.old_logp,
-      rollouts.behaviour_logp,
-      kept_tokens(rollouts),
-      level=level,
-      outside=outside,
-      lowest=lowest,
-      highest=highest,
-    )
-
-  return recipe._replace(advantages=advantages)
+  return (Penalty(coefficient, estimators[estimator]),) if coefficient else ()

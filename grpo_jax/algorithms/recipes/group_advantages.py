@@ -1,0 +1,166 @@
+"""GRPO with another advantage of a completion among its group."""
+
+from functools import partial
+
+import jax.numpy as jnp
+
+from grpo_jax.algorithms import advantages as adv
+from grpo_jax.algorithms.batch_advantages import multi_reward_advantages
+from grpo_jax.algorithms.recipes.group import grpo
+from grpo_jax.algorithms.recipes.recipe import (
+  Recipe,
+  group_relative,
+  kept_tokens,
+  per_group,
+  right_answers,
+)
+from grpo_jax.algorithms.returns import process_advantages
+from grpo_jax.algorithms.weights import token_mean
+
+
+def length_projected(
+  *,
+  length_budget: int,
+  centre: bool = True,
+  eps: float = 0.2,
+  ddof: int = 1,
+  std_eps: float = 1e-6,
+) -> Recipe:
+  """GRPO whose advantages are made orthogonal to the lengths of their group.
+
+  The popular description of Dr. GRPO, A - proj_length(A), which its paper does
+  not contain. Centred lengths keep the group's zero mean; raw ones, as the
+  description has it, do not.
+  """
+  base = grpo(length_budget=length_budget, eps=eps, ddof=ddof, std_eps=std_eps)
+  return base._replace(
+    advantages=partial(_projected, base.advantages, centre=centre)
+  )
+
+
+def _projected(advantages, rewards, rollouts, *, centre):
+  return adv.project_out_lengths(
+    advantages(rewards, rollouts),
+    rollouts.lengths,
+    rollouts.sample_mask,
+    centre=centre,
+  )
+
+
+def lite_ppo(
+  *,
+  length_budget: int,
+  eps: float = 0.2,
+  ddof: int = 1,
+  std_eps: float = 1e-4,
+) -> Recipe:
+  """LitePPO (arXiv:2508.08221): group mean, batch standard deviation.
+
+  With the token-level loss and GRPO's clip, and nothing else of the tricks
+  that the paper compares. It leaves ddof and std_eps open; these are TRL's.
+  """
+  return grpo(length_budget=length_budget, eps=eps)._replace(
+    advantages=group_relative("batch_std", ddof, std_eps), weights=token_mean
+  )
+
+
+def maxrl(
+  *, length_budget: int, eps: float = 0.2, mean_eps: float = 1e-6
+) -> Recipe:
+  """MaxRL (arXiv:2602.02710): towards the likelihood of being right.
+
+  The centred reward over the group's mean reward, as the released code has it.
+  Meant for rewards of 0 and 1. The clip and the weights, which the estimator
+  leaves open, are those of GRPO.
+  """
+  return grpo(length_budget=length_budget, eps=eps)._replace(
+    advantages=partial(
+      per_group, adv.maximum_likelihood_advantages, eps=mean_eps
+    )
+  )
+
+
+def pass_at_k(*, length_budget: int, k: int = 4, eps: float = 0.2) -> Recipe:
+  """Pass@k training (arXiv:2508.10751): rewards a subset with one success.
+
+  Looks at accuracy, not at the reward. The default of k is ours; it must not
+  exceed the completions of a prompt, or nothing is learned. With k = 1 it is
+  GRPO on accuracy, with the population's standard deviation.
+  """
+  if k < 1:
+    raise ValueError("k must be at least 1.")
+  return grpo(length_budget=length_budget, eps=eps)._replace(
+    advantages=partial(_pass_at_k_of_accuracy, k=k)
+  )
+
+
+def _pass_at_k_of_accuracy(rewards, rollouts, *, k):
+  del rewards
+  return adv.pass_at_k_advantages(
+    right_answers(rollouts), rollouts.sample_mask, k=k
+  )
+
+
+def gdpo(
+  *,
+  length_budget: int,
+  weights: tuple[float, ...] | None = None,
+  eps: float = 0.2,
+  ddof: int = 1,
+  std_eps: float = 1e-4,
+) -> Recipe:
+  """Group reward-Decoupled normalisation (GDPO, arXiv:2601.05242).
+
+  Each named score is normalised within its group, then their weighted sum over
+  the batch; everything else is GRPO. It looks at the scores, not at the reward
+  that the configuration mixes of them; `weights` are in the order of their
+  names, all 1 by default. The paper leaves ddof and std_eps open.
+  """
+  return grpo(length_budget=length_budget, eps=eps)._replace(
+    advantages=partial(
+      _gdpo_of_components, weights=weights, ddof=ddof, eps=std_eps
+    )
+  )
+
+
+def _gdpo_of_components(rewards, rollouts, *, weights, ddof, eps):
+  del rewards
+  components = jnp.moveaxis(rollouts.components, -1, 0)
+  return multi_reward_advantages(
+    components,
+    rollouts.sample_mask,
+    weights=weights or (1.0,) * len(components),
+    ddof=ddof,
+    eps=eps,
+  )
+
+
+def grpo_process(
+  *,
+  length_budget: int,
+  eps: float = 0.2,
+  kl_coefficient: float = 0.0,
+  ddof: int = 1,
+  std_eps: float = 1e-6,
+) -> Recipe:
+  """GRPO with process supervision (DeepSeekMath, arXiv:2402.03300).
+
+  A token's advantage is the sum of the normalised rewards of the steps that
+  end at it or later (section 4.1.3). Needs a task that judges steps; the
+  outcome's reward is not used.
+  """
+  return grpo(
+    length_budget=length_budget, eps=eps, kl_coefficient=kl_coefficient
+  )._replace(advantages=partial(_of_steps, ddof=ddof, eps=std_eps))
+
+
+def _of_steps(rewards, rollouts, *, ddof, eps):
+  del rewards
+  mask = kept_tokens(rollouts)
+  return process_advantages(
+    rollouts.step_rewards,
+    rollouts.step_mask & mask,
+    mask,
+    ddof=ddof,
+    eps=eps,
+  )

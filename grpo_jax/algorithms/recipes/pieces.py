@@ -1,0 +1,240 @@
+"""What can be added to any recipe: each takes one and returns another.
+
+A config lists them, `recipe.pieces="entropy_bonus(coefficient=0.01)"`; in a
+file of your own, `pieces.entropy_bonus(recipes.dapo(...), coefficient=0.01)`.
+"""
+
+import math
+from functools import partial
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+
+from grpo_jax.algorithms import corrections, penalties, ratios
+from grpo_jax.algorithms.recipes.recipe import (
+  Memory,
+  Penalty,
+  Recipe,
+  check_not_negative,
+  kept_tokens,
+  kl_penalty,
+  per_token,
+)
+from grpo_jax.algorithms.shaping import sequence_kl
+from grpo_jax.algorithms.surrogates import (
+  clipped_surrogate,
+  without_off_policy_rows,
+)
+
+
+def kl_loss(
+  recipe: Recipe,
+  *,
+  coefficient: float,
+  estimator: Literal["k2", "k3", "weighted_k3"],
+) -> Recipe:
+  """KL towards the reference as a loss; see `recipes.kl_penalty`."""
+  return recipe._replace(
+    penalties=recipe.penalties + kl_penalty(coefficient, estimator),
+    needs_reference=recipe.needs_reference or coefficient > 0,
+  )
+
+
+def kl_in_reward(recipe: Recipe, *, coefficient: float) -> Recipe:
+  """The completion's k1 towards the reference, subtracted from its reward."""
+  check_not_negative(coefficient=coefficient)
+
+  def shape_rewards(rollouts):
+    return recipe.shape_rewards(rollouts) - coefficient * sequence_kl(
+      rollouts.old_logp, rollouts.ref_logp, kept_tokens(rollouts)
+    )
+
+  return recipe._replace(shape_rewards=shape_rewards, needs_reference=True)
+
+
+def entropy_bonus(recipe: Recipe, *, coefficient: float) -> Recipe:
+  """c_2 H of PPO (arXiv:1707.06347, eq. 9), weighted as the loss is."""
+  bonus = Penalty(coefficient, penalties.negative_entropy)
+  return recipe._replace(penalties=(*recipe.penalties, bonus))
+
+
+def adaptive_entropy(
+  recipe: Recipe, *, target: float, delta: float = 0.005, highest: float = 1.0
+) -> Recipe:
+  """An entropy bonus that is switched on below a target.
+
+  Skywork-OR1 (arXiv:2505.22312): the coefficient starts at 0, rises by delta
+  after a rollout batch whose mean entropy lies below the target (0.2 there)
+  and falls by it after one above, in which it is not applied either. Deviation:
+  it is bounded by 0 and `highest`, as in TRL.
+
+  Args:
+    recipe: any.
+    target: in nats per token.
+    delta: in units of the loss per nat.
+    highest: bound of the coefficient.
+
+  Returns:
+    A recipe with one more penalty and one more memory.
+  """
+  place = len(recipe.penalties)
+
+  def mean_entropy(rollouts):
+    mask = kept_tokens(rollouts)
+    total = jnp.sum(jnp.where(mask, rollouts.entropy, 0.0))
+    return total / jnp.maximum(mask.sum(), 1)
+
+  def bind(bound, coefficient):
+    def scale(rollouts, advantage):
+      low = mean_entropy(rollouts) <= target
+      return jnp.full_like(advantage, coefficient * low)
+
+    terms = list(bound.penalties)
+    terms[place] = terms[place]._replace(scale=scale)
+    return bound._replace(penalties=tuple(terms))
+
+  def update(coefficient, rewards, rollouts):
+    del rewards
+    step = jnp.where(mean_entropy(rollouts) < target, delta, -delta)
+    moved = jnp.clip(coefficient + step, 0.0, highest)
+    return jnp.where(kept_tokens(rollouts).any(), moved, coefficient)
+
+  memory = Memory(initial=jnp.zeros(()), bind=bind, update=update)
+  return recipe._replace(
+    penalties=(*recipe.penalties, Penalty(1.0, penalties.negative_entropy)),
+    memories=(*recipe.memories, memory),
+  )
+
+
+def dual_clip(recipe: Recipe, *, ratio_cap: float = 3.0) -> Recipe:
+  """Caps the ratio of bad tokens (arXiv:1912.09729); INTELLECT-2 has 4."""
+  surrogate = recipe.surrogate
+  if getattr(surrogate, "func", None) is not clipped_surrogate:
+    raise ValueError("dual_clip needs a recipe with PPO's clip.")
+  if ratio_cap < 1 + surrogate.keywords["eps_high"]:
+    raise ValueError("ratio_cap must be at least 1 + eps_high.")
+  return recipe._replace(surrogate=partial(surrogate, ratio_cap=ratio_cap))
+
+
+def clamped_log_ratio(recipe: Recipe, *, limit: float = 20.0) -> Recipe:
+  """Bounds log-ratios, in nats; 20 is that of verl and OpenRLHF."""
+  return recipe._replace(
+    log_ratio=ratios.clamped(recipe.log_ratio, limit=limit)
+  )
+
+
+def off_policy_mask(recipe: Recipe, *, threshold: float) -> Recipe:
+  """Drops bad completions that the policy has left (arXiv:2512.02556)."""
+  return recipe._replace(
+    surrogate=without_off_policy_rows(recipe.surrogate, threshold=threshold)
+  )
+
+
+def sampler_correction(
+  recipe: Recipe,
+  *,
+  level: Literal["token", "sequence", "geometric"],
+  outside: Literal["truncate", "mask"],
+  lowest: float = 0.0,
+  highest: float = math.inf,
+) -> Recipe:
+  """Weighs a recipe's advantages by pi_old / pi_sampler.
+
+  Not for `kimi_k15`, whose loss is not proportional to its advantage, nor
+  where `old_logp` is the sampler's own, and the ratio holds the weight
+  already. The arguments are those of `corrections.sampler_correction`.
+  """
+
+  def weigh(advantage, rollouts):
+    return advantage * corrections.sampler_correction(
+      rollouts.old_logp,
+      rollouts.behaviour_logp,
+      kept_tokens(rollouts),
+      level=level,
+      outside=outside,
+      lowest=lowest,
+      highest=highest,
+    )
+
+  return _weighing_advantages(recipe, weigh)
+
+
+def high_entropy_tokens(recipe: Recipe, *, fraction: float = 0.2) -> Recipe:
+  """Trains on the batch's tokens of highest entropy alone (arXiv:2506.01939).
+
+  The others keep their place in the denominator.
+  """
+
+  def weigh(advantage, rollouts):
+    mask = kept_tokens(rollouts)
+    return advantage * corrections.largest_fraction(
+      rollouts.entropy, mask, mask, fraction=fraction
+    )
+
+  return _weighing_advantages(recipe, weigh)
+
+
+def clip_cov(
+  recipe: Recipe,
+  *,
+  fraction: float = 2e-4,
+  lowest: float = 1.0,
+  highest: float = 5.0,
+) -> Recipe:
+  """Clip-Cov (arXiv:2505.22617): a few tokens of high covariance get no pull.
+
+  Deviation: they are chosen once per rollout batch, by the log-probabilities
+  at sampling, where the paper's code chooses at each update; it leaves out
+  tokens that the ratio's clip stops, of which there are none yet.
+  """
+
+  def weigh(advantage, rollouts):
+    mask = kept_tokens(rollouts)
+    candidates = corrections.covariance_candidates(
+      corrections.token_covariance(rollouts.old_logp, advantage, mask),
+      mask,
+      lowest=lowest,
+      highest=highest,
+    )
+    # The batch's own key: its step; the constant keeps it off the sampler's.
+    key = jax.random.fold_in(jax.random.key(22617), rollouts.version[0])
+    return advantage * ~corrections.randomly_chosen(
+      candidates, mask, key, fraction=fraction
+    )
+
+  return _weighing_advantages(recipe, weigh)
+
+
+def kl_cov(
+  recipe: Recipe, *, fraction: float = 2e-3, coefficient: float = 1.0
+) -> Recipe:
+  """KL-Cov (arXiv:2505.22617): holds the tokens of largest covariance.
+
+  They get coefficient * |log pi - log pi_old| as a loss. The fraction is the
+  paper's for 7B models; 2e-4 for 32B. Chosen as in `clip_cov`.
+  """
+
+  def chosen(rollouts, advantage):
+    mask = kept_tokens(rollouts)
+    covariance = corrections.token_covariance(
+      rollouts.old_logp, advantage, mask
+    )
+    largest = corrections.largest_fraction(
+      covariance, mask, mask, fraction=fraction
+    )
+    return largest.astype(advantage.dtype)
+
+  term = Penalty(coefficient, penalties.absolute_log_ratio, chosen)
+  return recipe._replace(penalties=(*recipe.penalties, term))
+
+
+def _weighing_advantages(recipe, weigh):
+  """Replaces the advantages A by weigh(A, rollouts), all per token."""
+
+  def advantages(rewards, rollouts):
+    unweighed = per_token(recipe.advantages(rewards, rollouts), rollouts)
+    mask = kept_tokens(rollouts)
+    return weigh(jnp.where(mask, unweighed, 0.0), rollouts)
+
+  return recipe._replace(advantages=advantages)
