@@ -31,6 +31,9 @@ _NEW_CONFIG = flags.DEFINE_bool(
   False,
   "Continue a run in workdir under a configuration that differs from its own.",
 )
+_LIST_RECIPES = flags.DEFINE_bool(
+  "list_recipes", False, "Print the algorithms and what they are made of."
+)
 
 # The disk or its rights, not the program, are at fault.
 _PLACE_ERRORS = (
@@ -60,7 +63,10 @@ def main(argv: list[str]) -> int:
   for name in ("absl", "orbax", "matplotlib", "grain"):
     logging.getLogger(name).setLevel(logging.CRITICAL)
   try:
-    return _run(*_parse(argv))
+    rest = _parse_flags(argv)
+    if _LIST_RECIPES.value:
+      return _list_recipes()
+    return _run(*_check_flags(rest))
   except UserError as error:
     _print_error(str(error))
     return error.exit_code
@@ -85,10 +91,10 @@ def _print_error(message: str) -> None:
   print(paragraph, file=sys.stderr)
 
 
-def _parse(argv: list[str]) -> tuple[ConfigDict, Path]:
+def _parse_flags(argv: list[str]) -> list[str]:
   app.define_help_flags()
   try:
-    rest = flags.FLAGS(argv)
+    return flags.FLAGS(argv)
   except (
     flags.Error,
     AttributeError,
@@ -99,6 +105,9 @@ def _parse(argv: list[str]) -> tuple[ConfigDict, Path]:
     raise UserError(_flag_error(str(error))) from error
   except OSError as error:
     raise UserError(f"--config: {error}.") from error
+
+
+def _check_flags(rest: list[str]) -> tuple[ConfigDict, Path]:
   if rest[1:]:
     raise UserError(f"Unknown argument {rest[1]!r}; flags start with --.")
   if _CONFIG.value is None:
@@ -131,6 +140,14 @@ def _flag_error(message: str) -> str:
   if traceback:
     return f"{before.strip()} {message.strip().splitlines()[-1]}"
   return " ".join(message.split())
+
+
+def _list_recipes() -> int:
+  from experiments.recipe_table import COLUMNS, recipe_rows
+  from grpo_jax.reporting.tables import text_table
+
+  print(text_table([COLUMNS, *recipe_rows()]))
+  return 0
 
 
 def _run(config: ConfigDict, folder: Path) -> int:

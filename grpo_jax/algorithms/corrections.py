@@ -128,7 +128,12 @@ def randomly_chosen(
   Returns:
     True for the chosen; all candidates, if there are fewer.
   """
-  order = jax.random.uniform(key, candidates.shape)
+  P, G, T = candidates.shape
+  # A draw for each token of its own, which padding does not change.
+  rows = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(P * G))
+  per_token = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)), (0, None))
+  draws = jax.vmap(jax.vmap(jax.random.uniform))(per_token(rows, jnp.arange(T)))
+  order = draws.reshape(P, G, T)
   return largest_fraction(order, candidates, loss_mask, fraction=fraction)
 
 

@@ -5,6 +5,7 @@ KL(pi || pi_ref), k2 is not; as losses, whose gradient is what counts, it is
 k2 that is right on policy, k3 that is not, and k1 pulls nowhere.
 """
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -73,8 +74,12 @@ def negative_log_likelihood(
 def absolute_log_ratio(
   scores: TokenScores, batch: TrainBatch
 ) -> Float[Array, "N T"]:
-  """|log pi - log pi_old|, in nats: KL-Cov's tether (arXiv:2505.22617)."""
-  return jnp.abs(jnp.where(batch.loss_mask, scores.logp - batch.old_logp, 0.0))
+  """|log pi - log pi_old|, in nats: KL-Cov's tether (arXiv:2505.22617).
+
+  Without a gradient where the two are equal, as on the first update.
+  """
+  x = jnp.where(batch.loss_mask, scores.logp - batch.old_logp, 0.0)
+  return jax.lax.stop_gradient(jnp.sign(x)) * x
 
 
 def clipped_value_loss(

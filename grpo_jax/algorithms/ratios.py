@@ -1,5 +1,7 @@
 """Log-ratios of the policy to the policy that sampled."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
@@ -69,8 +71,8 @@ def clamped(log_ratio, *, limit: float):
   Returns:
     A function of the same signature.
   """
+  return partial(_clamped, log_ratio, limit=limit)
 
-  def bounded(logp, old_logp, loss_mask):
-    return jnp.clip(log_ratio(logp, old_logp, loss_mask), -limit, limit)
 
-  return bounded
+def _clamped(log_ratio, logp, old_logp, loss_mask, *, limit):
+  return jnp.clip(log_ratio(logp, old_logp, loss_mask), -limit, limit)

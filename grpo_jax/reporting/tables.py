@@ -1,6 +1,6 @@
-"""The final results as text for a terminal."""
+"""Tables as text for a terminal, and the final results as one."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from grpo_jax.reporting import results as outcome
 
@@ -24,8 +24,15 @@ def results_table(results: Mapping) -> str:
   if by_difficulty:
     heading = "pass@1 per difficulty (questions)"
     rows += [row._replace(name=f"  {row.name}") for row in by_difficulty]
-  widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-  lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+  lines = text_table(rows).split("\n")
   if by_difficulty:
     lines.insert(1 + len(overall), heading)
   return "\n".join(lines)
+
+
+def text_table(rows: Sequence[Sequence[str]]) -> str:
+  """Rows of cells as lines whose columns are aligned."""
+  widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+  return "\n".join(
+    "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows
+  )

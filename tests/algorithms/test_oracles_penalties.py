@@ -29,6 +29,8 @@ PENALTIES = {
   "kl_sequence_k3": lambda new, ref, old: (
     np.exp(sum(ref - new)) - sum(ref - new) - 1
   ),
+  "negative_log_likelihood": lambda new, ref, old: -new,
+  "absolute_log_ratio": lambda new, ref, old: np.abs(new - old),
 }
 
 

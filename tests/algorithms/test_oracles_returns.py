@@ -143,6 +143,22 @@ def test_generalised_advantages(draw, agree, seed, shape):
 
 
 @given(SEEDS, SHAPES)
+def test_explained_variance(draw, agree, seed, shape):
+  rng, rewards, sample_mask, loss_mask = draw(seed, shape)
+  mask = loss_mask & sample_mask[..., None]
+  values = rng.normal(size=shape)
+  outcome = np.broadcast_to(rewards[..., None], shape)[mask]
+  spread = np.var(outcome) if mask.any() else 0.0
+  expected = 1 - np.var(outcome - values[mask]) / spread if spread else 0.0
+  values[~mask] = np.nan
+  share, weight = returns.explained_variance(
+    *map(jnp.asarray, (values, rewards, mask))
+  )
+  assert weight == (spread > 0)
+  np.testing.assert_allclose(share, expected, rtol=1e-3, atol=1e-3)
+
+
+@given(SEEDS, SHAPES)
 def test_process_advantages(draw, agree, seed, shape):
   rng, _, _, mask = draw(seed, shape)
   step_mask = mask & (rng.random(shape) < 0.5)

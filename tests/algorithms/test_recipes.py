@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from grpo_jax.algorithms import recipes
-from grpo_jax.algorithms.recipes import pieces
 
 T = 20
 NAMES = [
@@ -77,19 +76,3 @@ def test_overlong_penalty_of_dapo(shape, random_batch):
     "indicator": [0, -0.5, -0.5, -0.5],
   }[shape]
   np.testing.assert_allclose(penalty, [expected] * 2, atol=1e-6)
-
-
-def test_sampler_correction_weighs_the_gradient(random_batch, loss_and_grad):
-  rollouts, logp = random_batch(1)
-  plain = recipes.dapo(length_budget=6, overlong_penalty=0.0)
-  recipe = pieces.sampler_correction(
-    plain, level="token", outside="mask", lowest=0.7, highest=1.4
-  )
-  weight = np.exp(rollouts.old_logp - rollouts.behaviour_logp)
-  weight = np.where((weight < 0.7) | (weight > 1.4), 0.0, weight)
-  np.testing.assert_allclose(
-    loss_and_grad(recipe, rollouts, logp)[1],
-    weight * loss_and_grad(plain, rollouts, logp)[1],
-    rtol=1e-5,
-    atol=1e-7,
-  )

@@ -36,7 +36,7 @@ def ppo(
   whiten: bool = True,
   kl_coefficient: float = 0.0,
   value_coefficient: float = 0.5,
-  value_clip: float = 0.2,
+  value_clip: float | None = 0.2,
   critic_learning_rate_factor: float = 2.0,
   critic_warmup_steps: int = 0,
 ) -> Recipe:
@@ -44,16 +44,16 @@ def ppo(
 
   Generalised advantages of a critic, the clipped surrogate, every token the
   same weight; k1 towards a reference in the reward, as language models have
-  it. value_coefficient is c_1 of eq. 9 with half the squared error, value_clip
-  that of PPO's code (math.inf for none), both in reward units. A completion
-  that was cut counts as ended unless `bootstrap_truncated`. Whitening is over
-  the batch's tokens. The critic's learning rate is a multiple of the policy's:
-  2 is VAPO's.
+  it. value_coefficient is c_1 of eq. 9 with half the squared error; value_clip,
+  in reward units, is that of PPO's code, None for none. A completion that was
+  cut counts as ended unless `bootstrap_truncated`. Whitening is over the
+  batch's tokens. The critic's learning rate is a multiple of the policy's: 2 is
+  VAPO's.
   """
   check_not_negative(
     kl_coefficient=kl_coefficient,
     value_coefficient=value_coefficient,
-    value_clip=value_clip,
+    value_clip=0.0 if value_clip is None else value_clip,
     critic_warmup_steps=critic_warmup_steps,
   )
   if critic not in ("head", "model"):
@@ -76,7 +76,10 @@ def ppo(
       learning_rate_factor=critic_learning_rate_factor,
       warmup_steps=critic_warmup_steps,
       coefficient=value_coefficient,
-      loss=partial(penalties.clipped_value_loss, clip=value_clip),
+      loss=partial(
+        penalties.clipped_value_loss,
+        clip=jnp.inf if value_clip is None else value_clip,
+      ),
       targets=partial(_targets, estimate),
     ),
   )
@@ -92,7 +95,7 @@ def vapo(
   least_trace_decay: float = 0.0,
   nll_coefficient: float = 0.1,
   value_coefficient: float = 0.5,
-  value_clip: float = 0.2,
+  value_clip: float | None = 0.2,
   critic_learning_rate_factor: float = 2.0,
   critic_warmup_steps: int = 50,
 ) -> Recipe:

@@ -1,0 +1,116 @@
+"""The critic is trained beside the policy."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from grpo_jax.algorithms import recipes
+from grpo_jax.models.critic import init_critic
+from grpo_jax.training.batches import make_minibatches
+from grpo_jax.training.step import (
+  OptimizerOptions,
+  init_state,
+  make_optimizer,
+  make_scorer,
+  make_train_step,
+)
+
+OPTIONS = OptimizerOptions(
+  learning_rate=1e-2,
+  warmup_steps=0,
+  decay_steps=0,
+  b1=0.9,
+  b2=0.99,
+  weight_decay=0.0,
+  max_grad_norm=1.0,
+)
+
+
+@pytest.fixture
+def trained(model, params, random_rollouts):
+  """Some updates on the same rollouts, by the step of the given recipe."""
+
+  def run(recipe, version=0, updates=1):
+    optimizer = make_optimizer(OPTIONS, recipe.critic)
+    state = init_state(
+      params,
+      optimizer,
+      critic=init_critic(recipe.critic.kind, params, model),
+    )
+    scorer = make_scorer(
+      model, temperature=1.0, groups_per_call=4, ref_params=None
+    )
+    split = make_minibatches(recipe, minibatches=1, microbatches=2)
+    step = make_train_step(recipe, model, optimizer, temperature=1.0)
+    rollouts = random_rollouts()
+    rollouts = rollouts.replace(version=np.full_like(rollouts.version, version))
+    explained = []
+    for _ in range(updates):
+      scored, _ = scorer(state.params, state.critic, rollouts)
+      batch, _, metrics = split(scored, ())
+      explained.append(float(metrics["value/explained_variance"][0]))
+      state, metrics = step(state, jax.tree.map(lambda x: x[0], batch))
+    assert metrics["update_skipped"][0] == 0
+    return state, explained
+
+  return run
+
+
+def changed(before, after):
+  differs = jax.tree.map(lambda a, b: bool(jnp.any(a != b)), before, after)
+  return any(jax.tree.leaves(differs))
+
+
+@pytest.mark.parametrize("kind", ["head", "model"])
+def test_both_learn_after_the_warm_up(kind, trained, params, model):
+  recipe = recipes.ppo(length_budget=6, critic=kind, critic_warmup_steps=2)
+  start = init_critic(kind, params, model)
+  for version in (1, 2):
+    # The second update is the first to see a head that is not zero.
+    state, _ = trained(recipe, version, updates=2)
+    assert changed(start, state.critic)
+    # A head shares the policy's trunk, which its loss therefore moves.
+    assert changed(params, state.params) == (version == 2 or kind == "head")
+
+
+def test_the_critic_has_its_own_learning_rate(trained, params, model):
+  start = init_critic("model", params, model)
+  moved = {}
+  for factor in (1.0, 5.0):
+    recipe = recipes.ppo(length_budget=6, critic_learning_rate_factor=factor)
+    state, _ = trained(recipe)
+    moved[factor] = jax.tree.map(
+      lambda a, b: np.abs(a - b).max(),
+      (state.params, state.critic),
+      (params, start),
+    )
+  policies, critics = zip(*moved.values(), strict=True)
+  jax.tree.map(np.testing.assert_array_equal, *policies)
+  # Adam's first step has the size of the learning rate.
+  np.testing.assert_allclose(critics[0]["weight"], 1e-2, rtol=1e-3)
+  np.testing.assert_allclose(critics[1]["weight"], 5e-2, rtol=1e-3)
+
+
+def test_the_critic_comes_to_explain_the_rewards(trained):
+  recipe = recipes.ppo(
+    length_budget=6, trace_decay=1.0, value_clip=None, critic_warmup_steps=99
+  )
+  _, explained = trained(recipe, updates=40)
+  assert abs(explained[0]) < 1e-5
+  # Not all: before the first token, completions of a prompt look the same.
+  assert explained[-1] > 0.7
+
+
+def test_the_scorer_fills_in_values(model, params, random_rollouts):
+  critic = init_critic("head", params, model)
+  critic["bias"] = jnp.asarray(0.5)
+  scorer = make_scorer(
+    model, temperature=1.0, groups_per_call=2, ref_params=None
+  )
+  scored, _ = scorer(params, critic, random_rollouts(P=3))
+  np.testing.assert_allclose(scored.value, 0.5)
+  np.testing.assert_allclose(scored.final_value, 0.5)
+  assert scored.final_value.shape == (3, 4)
+  entropy = scored.entropy[scored.loss_mask]
+  assert (entropy > 0).all() and (entropy <= np.log(20) + 1e-5).all()
