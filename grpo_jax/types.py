@@ -10,6 +10,7 @@ logp[n, t] = log p(tokens[n, t] | everything before). Masks are bool, True
 means keep; they come from lengths or from the sampler, never from token ids.
 """
 
+import dataclasses
 from typing import Any
 
 import chex
@@ -51,6 +52,8 @@ class Rollouts:
     entropy: of the trainer's policy before each token, in nats.
     value: the critic's expected reward before each token; zeros without one.
     final_value: the same after the last token.
+    memory: what the recipe remembers of earlier batches, by name; set while
+      advantages are prepared, and empty otherwise.
   """
 
   prompt_tokens: Int[Array, "P Q"]
@@ -72,6 +75,7 @@ class Rollouts:
   entropy: Float[Array, "P G T"]
   value: Float[Array, "P G T"]
   final_value: Float[Array, "P G"]
+  memory: dict[str, Any] = dataclasses.field(default_factory=dict)
 
   @property
   def truncated(self) -> Bool[Array, "P G"]:
@@ -166,7 +170,7 @@ class TrainState:
     step: optimizer updates so far, skipped ones included.
     params: of the model, float32.
     critic: parameters of the critic; () without one.
-    memory: what the recipe remembers of earlier rollout batches.
+    memory: what the recipe remembers of earlier rollout batches, by name.
     opt_state: of the optimizer.
     skipped: updates without a finite loss and gradient, which changed nothing.
     skipped_in_a_row: of those, the ones since the last finite update.
@@ -175,7 +179,7 @@ class TrainState:
   step: Int[Array, ""]
   params: Any
   critic: Any
-  memory: tuple
+  memory: dict[str, Any]
   opt_state: Any
   skipped: Int[Array, ""]
   skipped_in_a_row: Int[Array, ""]

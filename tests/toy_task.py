@@ -1,5 +1,9 @@
-"""One-digit sums whose answers even random parameters hit by chance."""
+"""One-digit sums whose answers even random parameters hit by chance.
 
+And a recipe that has all there is to save: pending groups, critic and memory.
+"""
+
+from grpo_jax.algorithms import recipes
 from grpo_jax.data.example import Example
 from grpo_jax.data.tokenizer import CharTokenizer
 from grpo_jax.training.rollouts import Task
@@ -34,3 +38,12 @@ def _reward(example, completion):
   """Right by a single character: groups are mixed from the first step on."""
   right = sum(digit in completion[:2] for digit in "12345") > 0
   return {"correctness": float(right), "format": float("<think>" in completion)}
+
+
+def everything(*, length_budget: int):
+  """PPO with dynamic sampling, and a moving average that nothing reads."""
+  moving = recipes.reinforce_moving_average(length_budget=length_budget)
+  return recipes.ppo(length_budget=length_budget)._replace(
+    keep_groups=recipes.dapo(length_budget=length_budget).keep_groups,
+    memories=moving.memories,
+  )

@@ -100,14 +100,14 @@ class MovingBaseline(NamedTuple):
   updates: Int[Array, ""]
 
 
-def moving_baseline_advantages(
+def next_moving_baseline(
   state: MovingBaseline,
   rewards: Float[Array, "P G"],
   sample_mask: Bool[Array, "P G"],
   *,
   decay: float | None,
-) -> tuple[Float[Array, "P G"], MovingBaseline]:
-  """A = r - b, b the mean reward of earlier batches.
+) -> MovingBaseline:
+  """b' = b + share (mean r - b), the baseline of A = r - b in the next batch.
 
   Plain REINFORCE as RLOO's paper has it (arXiv:2402.14740, eq. 8), and what is
   popularly taken for REINFORCE++, no version of which uses it.
@@ -120,8 +120,7 @@ def moving_baseline_advantages(
       mean over batches.
 
   Returns:
-    Advantages in reward units, and the state for the next batch; a batch that
-    is all masked leaves it alone.
+    The state for the next batch; a batch that is all masked leaves it alone.
   """
   kept = jnp.sum(sample_mask)
   mean = jnp.sum(jnp.where(sample_mask, rewards, 0.0)) / jnp.maximum(kept, 1)
@@ -130,7 +129,6 @@ def moving_baseline_advantages(
   moved = MovingBaseline(
     mean=state.mean + share * (mean - state.mean), updates=updates
   )
-  advantages = jnp.where(sample_mask, rewards - state.mean, 0.0)
-  return advantages, jax.tree.map(
+  return jax.tree.map(
     lambda new, old: jnp.where(kept > 0, new, old), moved, state
   )

@@ -1,6 +1,6 @@
 """The one loss of the repository, and what is prepared for it."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -34,21 +34,19 @@ class Prepared(NamedTuple):
 
 
 def prepare(
-  recipe: Recipe, rollouts: Rollouts, memory: tuple
-) -> tuple[Prepared, tuple]:
+  recipe: Recipe, rollouts: Rollouts, memory: dict[str, Any]
+) -> tuple[Prepared, dict[str, Any]]:
   """Everything that needs the whole rollout batch, outside gradients.
 
   Args:
     recipe: the algorithm.
     rollouts: all groups of the step, so that statistics see all of them.
-    memory: states of the recipe's memories; `recipe.initial_memory` at first.
+    memory: of the recipe; `recipe.initial_memory` at first.
 
   Returns:
     Advantages and the like, and the memory for the next batch.
   """
-  memories = recipe.memories
-  for piece, state in zip(memories, memory, strict=True):
-    recipe = piece.bind(recipe, state)
+  rollouts = rollouts.replace(memory=memory)
   rewards = recipe.shape_rewards(rollouts)
   keep = recipe.keep_samples(rollouts) & rollouts.sample_mask
   loss_mask = rollouts.loss_mask & keep[..., None]
@@ -67,8 +65,9 @@ def prepare(
     ),
     target=masked(critic.targets(rewards, rollouts)) if critic else None,
   )
-  states = zip(memories, memory, strict=True)
-  return prepared, tuple(m.update(s, rewards, rollouts) for m, s in states)
+  return prepared, {
+    m.name: m.update(memory[m.name], rewards, rollouts) for m in recipe.memories
+  }
 
 
 def optimizer_batch(

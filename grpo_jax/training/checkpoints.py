@@ -186,6 +186,7 @@ def rollouts_to_json(rollouts: Rollouts | None) -> dict[str, Any] | None:
   return {
     name: {"dtype": str(value.dtype), "values": value.tolist()}
     for name, value in rollouts.items()
+    if name != "memory"  # is the training state's
   }
 
 

@@ -102,7 +102,7 @@ def init_state(
   optimizer: optax.GradientTransformation,
   *,
   critic: dict | tuple = (),
-  memory: tuple = (),
+  memory: dict | None = None,
 ) -> TrainState:
   """A state before its first update. It owns a copy of what it is given."""
   copied = jax.tree.map(jnp.array, (params, critic))
@@ -110,7 +110,7 @@ def init_state(
     step=jnp.zeros((), jnp.int32),
     params=copied[0],
     critic=copied[1],
-    memory=jax.tree.map(jnp.array, memory),
+    memory=jax.tree.map(jnp.array, memory or {}),
     opt_state=optimizer.init(copied),
     skipped=jnp.zeros((), jnp.int32),
     skipped_in_a_row=jnp.zeros((), jnp.int32),

@@ -17,7 +17,7 @@ T = 6
 
 def value_gradient(recipe, rollouts, values):
   """Loss and its gradient in the critic's values `[P, G, T]`."""
-  prepared, _ = prepare(recipe, rollouts, ())
+  prepared, _ = prepare(recipe, rollouts, {})
   batch = optimizer_batch(recipe, rollouts, prepared)
   logp = rollouts.old_logp.reshape(batch.tokens.shape)
 
@@ -53,7 +53,7 @@ def test_advantages_and_targets_by_hand(make_rollouts):
     value=[[[0.2, 0.4, 0.5, 9.0]]],
   )
   recipe = recipes.ppo(length_budget=4, trace_decay=0.5, whiten=False)
-  prepared, _ = prepare(recipe, rollouts, ())
+  prepared, _ = prepare(recipe, rollouts, {})
   # delta = 0.2, 0.1, 0.5
   advantage = [0.2 + 0.5 * 0.35, 0.1 + 0.5 * 0.5, 0.5, 0.0]
   np.testing.assert_allclose(prepared.advantage[0, 0], advantage, rtol=1e-6)
@@ -69,7 +69,7 @@ def test_a_cut_is_an_end_unless_told(bootstrap, random_batch):
   )
   other = rollouts.replace(final_value=rollouts.final_value + 1.0)
   before, after = (
-    prepare(recipe, r, ())[0].advantage for r in (rollouts, other)
+    prepare(recipe, r, {})[0].advantage for r in (rollouts, other)
   )
   changed = (before != after).any(-1)
   expected = rollouts.truncated if bootstrap else np.zeros_like(changed)
@@ -79,7 +79,7 @@ def test_a_cut_is_an_end_unless_told(bootstrap, random_batch):
 def test_the_critics_gradient_is_that_of_its_error(random_batch):
   rollouts, _ = random_batch(2)
   recipe = recipes.ppo(length_budget=T, value_coefficient=0.3, value_clip=None)
-  target = prepare(recipe, rollouts, ())[0].target
+  target = prepare(recipe, rollouts, {})[0].target
   values = rollouts.value + 0.1
   _, gradient = value_gradient(recipe, rollouts, values)
   mask = rollouts.loss_mask
@@ -90,7 +90,7 @@ def test_the_critics_gradient_is_that_of_its_error(random_batch):
 def test_monte_carlo_targets_of_vapo_are_the_rewards(random_batch):
   rollouts, _ = random_batch(3)
   recipe = recipes.vapo(length_budget=T)
-  target = prepare(recipe, rollouts, ())[0].target
+  target = prepare(recipe, rollouts, {})[0].target
   outcome = rollouts.outcome[..., None]
   np.testing.assert_allclose(
     target, np.where(rollouts.loss_mask, outcome, 0.0), rtol=1e-5, atol=1e-6

@@ -206,7 +206,7 @@ def test_empty_completion(
   case, expected = golden("empty_completion")
   rollouts, logp = golden_rollouts(case)
   recipe = grpo()._replace(weights=weights)
-  prepared, _ = prepare(recipe, rollouts, ())
+  prepared, _ = prepare(recipe, rollouts, {})
   advantage = prepared.advantage
   close(advantage[0, 0, 0], expected["adv_ddof0"][0])
   close(advantage[0, 2, 0], expected["adv_ddof0"][2])
@@ -247,7 +247,7 @@ def test_overlong_filtering(
     eps_high=expected["eps_high"],
     overlong_filter=True,
   )._replace(weights=weights)
-  loss_mask = prepare(recipe, rollouts, ())[0].loss_mask
+  loss_mask = prepare(recipe, rollouts, {})[0].loss_mask
   np.testing.assert_array_equal(loss_mask[0], outputs["mask_after"])
   loss, grad, _ = loss_and_grad(recipe, rollouts, logp)
   close(loss, expected["loss"])

@@ -45,7 +45,7 @@ def test_dynamic_sampling_looks_at_accuracy(
     recipes.dapo(length_budget=6).keep_groups(rollouts).tolist()
     == expected["keep_by_acc"]
   )
-  prepared, _ = prepare(grpo(), rollouts, ())
+  prepared, _ = prepare(grpo(), rollouts, {})
   advantage = prepared.advantage
   close(advantage[0, :, 0], expected["adv_shaped_ddof0"])
 
@@ -137,7 +137,7 @@ def test_covariance(golden, golden_rollouts, dtype, close):
   case, expected = golden("cov_terms")
   rollouts, logp = golden_rollouts(case)
   mask = rollouts.loss_mask
-  prepared, _ = prepare(grpo(), rollouts, ())
+  prepared, _ = prepare(grpo(), rollouts, {})
   advantage = prepared.advantage
   covariance = corrections.token_covariance(logp, advantage, mask)
   close(covariance[0], expected["cov"])

@@ -26,7 +26,7 @@ def test_the_baseline_is_the_moving_average_of_earlier_batches(random_batch):
     )
     np.testing.assert_allclose(prepared.advantage, expected, atol=1e-6)
     baseline = 0.5 * baseline + 0.5 * float(rollouts.outcome.mean())
-  assert memory[0].updates == 3
+  assert memory["moving_average"].updates == 3
 
 
 def test_entropy_is_rewarded_below_its_target(random_batch, loss_and_grad):
@@ -63,6 +63,18 @@ def test_a_batch_without_tokens_is_not_remembered(random_batch):
   jax.tree.map(np.testing.assert_array_equal, after, memory)
 
 
+def test_pieces_go_onto_a_recipe_with_a_memory(random_batch, loss_and_grad):
+  base = recipes.reinforce_moving_average(length_budget=T)
+  recipe = pieces.high_entropy_tokens(base, fraction=1.0)
+  batch = random_batch(2)
+  for a, b in zip(
+    loss_and_grad(recipe, *batch)[:2],
+    loss_and_grad(base, *batch)[:2],
+    strict=True,
+  ):
+    np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
 def test_two_pieces_keep_their_places(random_batch):
   """Each binds its own penalty, whatever stands beside it."""
   recipe = pieces.adaptive_entropy(
@@ -71,7 +83,8 @@ def test_two_pieces_keep_their_places(random_batch):
   )
   recipe = pieces.kl_cov(recipe, fraction=0.5)
   rollouts, _ = random_batch(1)
-  prepared, _ = prepare(recipe, rollouts, (jnp.asarray(0.2),))
+  memory = {"entropy_coefficient": jnp.asarray(0.2)}
+  prepared, _ = prepare(recipe, rollouts, memory)
   fixed, adaptive, chosen = (scale.max() for scale in prepared.scales)
   np.testing.assert_allclose([fixed, adaptive, chosen], [1.0, 0.2, 1.0])
 

@@ -31,7 +31,7 @@ def test_kl_cov_is_the_golden_case(
   loss = loss_and_grad(recipe, rollouts, logp)[0]
   plain = loss_and_grad(base, rollouts, logp)[0]
   close(loss, plain)  # no distance yet
-  chosen = np.argwhere(prepare(recipe, rollouts, ())[0].scales[0][0])
+  chosen = np.argwhere(prepare(recipe, rollouts, {})[0].scales[0][0])
   assert sorted(chosen.tolist()) == sorted(expected["kl_cov_selected"])
 
 
@@ -42,7 +42,7 @@ def test_clip_cov_takes_the_pull_of_some_candidates(random_batch):
   def dropped(version):
     aged = rollouts.replace(version=jnp.full_like(rollouts.version, version))
     before, after = (
-      prepare(one, aged, ())[0].advantage for one in (GRPO, recipe)
+      prepare(one, aged, {})[0].advantage for one in (GRPO, recipe)
     )
     return (before != 0) & (after == 0)
 

@@ -15,7 +15,7 @@ def task() -> Task:
   return make_task()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def random_rollouts():
   """Rollouts of random tokens and ragged lengths."""
 

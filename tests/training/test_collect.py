@@ -128,7 +128,7 @@ def test_filling_has_no_weight(random_rollouts):
   source = Source(random_rollouts, [WRONG] * 11 + [MIXED])
   collected, _ = source.collect()
   batch = make_minibatches(DAPO, minibatches=2, microbatches=1)(
-    collected.rollouts, ()
+    collected.rollouts, {}
   )[0]
   per_group = batch.weight.reshape(2, 2, -1).sum(-1)
   filled = ~collected.rollouts.sample_mask.any(1)
@@ -136,7 +136,7 @@ def test_filling_has_no_weight(random_rollouts):
   assert not per_group[1][filled[1::2]].any()
   # Nor does it shrink the weights of what is real.
   per_sequence = make_minibatches(GRPO, minibatches=2, microbatches=1)(
-    collected.rollouts, ()
+    collected.rollouts, {}
   )[0].weight.sum((1, 2, 3))
   real = [(~filled[m::2]).any() for m in range(2)]
   np.testing.assert_allclose(per_sequence, np.float32(real), rtol=1e-5)

@@ -48,7 +48,7 @@ def trained(model, params, random_rollouts):
     explained = []
     for _ in range(updates):
       scored, _ = scorer(state.params, state.critic, rollouts)
-      batch, _, metrics = split(scored, ())
+      batch, _, metrics = split(scored, {})
       explained.append(float(metrics["value/explained_variance"][0]))
       state, metrics = step(state, jax.tree.map(lambda x: x[0], batch))
     assert metrics["update_skipped"][0] == 0

@@ -46,7 +46,7 @@ def _gradient_step(recipe, model, params):
 
   def run(rollouts, microbatches=1):
     split = make_minibatches(recipe, minibatches=1, microbatches=microbatches)
-    batch = jax.tree.map(lambda x: x[0], split(rollouts, ())[0])
+    batch = jax.tree.map(lambda x: x[0], split(rollouts, {})[0])
     state, metrics = step(init_state(params, optimizer), batch)
     gradient = jax.tree.map(jnp.subtract, params, state.params)
     return metrics["loss"][0], gradient
@@ -88,7 +88,7 @@ def test_the_distance_to_the_reference_is_measured(
     model, temperature=1.0, groups_per_call=4, ref_params=None
   )(params, (), rollouts)
   rollouts = rollouts.replace(ref_logp=scored.old_logp - 0.5)
-  batch = jax.tree.map(lambda x: x[0], split(rollouts, ())[0])
+  batch = jax.tree.map(lambda x: x[0], split(rollouts, {})[0])
   optimizer = optax.sgd(0.1)
   step = make_train_step(recipe, model, optimizer, temperature=1.0)
   _, metrics = step(init_state(params, optimizer), batch)
@@ -115,7 +115,7 @@ def test_updates_that_are_not_finite_are_skipped_and_counted(
   optimizer = make_optimizer(OPTIONS)
   step = make_train_step(recipe, model, optimizer, temperature=1.0)
   split = make_minibatches(recipe, minibatches=1, microbatches=1)
-  good = jax.tree.map(lambda x: x[0], split(random_rollouts(), ())[0])
+  good = jax.tree.map(lambda x: x[0], split(random_rollouts(), {})[0])
   bad = good.replace(weight=good.weight * jnp.nan)
   state, metrics = step(init_state(params, optimizer), good)
   assert metrics["update_skipped"][0] == 0
@@ -148,7 +148,7 @@ def test_the_step_compiles_once(model, params, random_rollouts, monkeypatch):
   split = make_minibatches(recipe, minibatches=2, microbatches=2)
   state = init_state(params, optimizer)
   for seed in range(3):
-    batches = split(random_rollouts(seed=seed), ())[0]
+    batches = split(random_rollouts(seed=seed), {})[0]
     for m in range(2):
       state, _ = step(state, jax.tree.map(lambda x, m=m: x[m], batches))
 

@@ -78,21 +78,16 @@ def adaptive_entropy(
   Returns:
     A recipe with one more penalty and one more memory.
   """
-  place = len(recipe.penalties)
 
   def mean_entropy(rollouts):
     mask = kept_tokens(rollouts)
     total = jnp.sum(jnp.where(mask, rollouts.entropy, 0.0))
     return total / jnp.maximum(mask.sum(), 1)
 
-  def bind(bound, coefficient):
-    def scale(rollouts, advantage):
-      low = mean_entropy(rollouts) <= target
-      return jnp.full_like(advantage, coefficient * low)
-
-    terms = list(bound.penalties)
-    terms[place] = terms[place]._replace(scale=scale)
-    return bound._replace(penalties=tuple(terms))
+  def scale(rollouts, advantage):
+    low = mean_entropy(rollouts) <= target
+    coefficient = rollouts.memory["entropy_coefficient"]
+    return jnp.full_like(advantage, coefficient * low)
 
   def update(coefficient, rewards, rollouts):
     del rewards
@@ -100,10 +95,10 @@ def adaptive_entropy(
     moved = jnp.clip(coefficient + step, 0.0, highest)
     return jnp.where(kept_tokens(rollouts).any(), moved, coefficient)
 
-  memory = Memory(initial=jnp.zeros(()), bind=bind, update=update)
+  memory = Memory("entropy_coefficient", jnp.zeros(()), update)
+  bonus = Penalty(1.0, penalties.negative_entropy, scale)
   return recipe._replace(
-    penalties=(*recipe.penalties, Penalty(1.0, penalties.negative_entropy)),
-    memories=(*recipe.memories, memory),
+    penalties=(*recipe.penalties, bonus), memories=(*recipe.memories, memory)
   )
 
 

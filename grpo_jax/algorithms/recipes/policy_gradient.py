@@ -9,7 +9,7 @@ from grpo_jax.algorithms import advantages as adv
 from grpo_jax.algorithms.batch_advantages import (
   MovingBaseline,
   batch_normalised_advantages,
-  moving_baseline_advantages,
+  next_moving_baseline,
 )
 from grpo_jax.algorithms.ratios import product_log_ratio
 from grpo_jax.algorithms.recipes.group import dr_grpo, grpo
@@ -218,19 +218,18 @@ def reinforce_moving_average(
     needs_reference=base.needs_reference,
     memories=(
       Memory(
+        name="moving_average",
         initial=MovingBaseline(jnp.zeros(()), jnp.zeros((), jnp.int32)),
-        bind=lambda recipe, state: recipe._replace(
-          advantages=partial(recipe.advantages, state=state, decay=decay)
-        ),
-        update=lambda state, rewards, rollouts: moving_baseline_advantages(
-          state, rewards, rollouts.sample_mask, decay=decay
-        )[1],
+        update=partial(_next_moving_average, decay=decay),
       ),
     ),
   )
 
 
-def _above_the_moving_average(rewards, rollouts, *, state, decay):
-  return moving_baseline_advantages(
-    state, rewards, rollouts.sample_mask, decay=decay
-  )[0]
+def _above_the_moving_average(rewards, rollouts):
+  baseline = rollouts.memory["moving_average"].mean
+  return jnp.where(rollouts.sample_mask, rewards - baseline, 0.0)
+
+
+def _next_moving_average(state, rewards, rollouts, *, decay):
+  return next_moving_baseline(state, rewards, rollouts.sample_mask, decay=decay)

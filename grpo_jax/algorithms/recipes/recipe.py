@@ -51,14 +51,14 @@ class Memory(NamedTuple):
   """What an algorithm keeps from one rollout batch to the next.
 
   Attributes:
+    name: its key in `rollouts.memory`, where the recipe's functions find it.
     initial: state before the first batch, a pytree of arrays. The training
       state holds it, and so do checkpoints.
-    bind: (recipe, state) -> the recipe for this batch.
     update: (state, rewards, rollouts) -> state for the next batch.
   """
 
+  name: str
   initial: Any
-  bind: Callable
   update: Callable
 
 
@@ -95,9 +95,9 @@ class Recipe(NamedTuple):
   memories: tuple[Memory, ...] = ()
 
   @property
-  def initial_memory(self) -> tuple:
-    """The states of its memories before the first rollout batch."""
-    return tuple(memory.initial for memory in self.memories)
+  def initial_memory(self) -> dict[str, Any]:
+    """The states of its memories before the first rollout batch, by name."""
+    return {memory.name: memory.initial for memory in self.memories}
 
 
 def outcome_rewards(rollouts):

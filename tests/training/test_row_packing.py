@@ -1,0 +1,110 @@
+"""Rows that several completions share give every recipe the same gradient."""
+
+import inspect
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from grpo_jax.algorithms import recipes
+from grpo_jax.algorithms.loss import optimizer_batch, prepare, token_loss
+from grpo_jax.algorithms.recipes import pieces
+from grpo_jax.models.critic import init_critic
+from grpo_jax.models.logprobs import completion_rows, score
+from grpo_jax.training.packing import packed_rows, place
+
+T = 6
+NAMES = [
+  name
+  for name, function in inspect.getmembers(recipes, inspect.isfunction)
+  if "length_budget" in inspect.signature(function).parameters
+]
+
+
+@pytest.fixture(scope="module")
+def layouts(model, params, random_rollouts):
+  """Scores of padded and of packed rows, and their pull-backs to parameters."""
+  rollouts = random_rollouts(P=2, G=4, T=T)
+  N = rollouts.lengths.size
+  tokens = rollouts.tokens.reshape(N, T)
+  prompts = np.repeat(rollouts.prompt_tokens, 4, axis=0)
+  lengths = np.repeat(rollouts.prompt_lengths, 4)
+  padded = completion_rows(*map(jnp.asarray, (prompts, lengths, tokens)))
+  texts = [p[:n].tolist() for p, n in zip(prompts, lengths, strict=True)]
+  completions = [
+    row[:n].tolist()
+    for row, n in zip(tokens, rollouts.lengths.ravel(), strict=True)
+  ]
+  used = [0] * 4
+  places = [
+    place(len(p) + len(c), used, width=20)
+    for p, c in zip(texts, completions, strict=True)
+  ]
+  packed, _, mask = packed_rows(
+    texts,
+    completions,
+    places,
+    rows=4,
+    width=20,
+    max_sequences=N,
+    completion_width=T,
+  )
+  assert used.count(0) >= 1 and (mask == rollouts.loss_mask.reshape(N, T)).all()
+  critic = init_critic("model", params, model)
+  critic["weight"] = jax.random.normal(jax.random.key(3), (model.width,))
+
+  def of(rows):
+    def run(learned):
+      scores = score(
+        learned[0],
+        model,
+        jax.tree.map(jnp.asarray, rows),
+        jnp.asarray(tokens),
+        temperature=1.0,
+        critic=learned[1],
+      )
+      return scores.replace(next_value=None)
+
+    forward = jax.jit(run)
+    pull = jax.jit(lambda learned, c: jax.vjp(run, learned)[1](c)[0])
+    learned = (params, critic)
+    return forward(learned), lambda c: pull(learned, c)
+
+  return rollouts, of(padded), of(packed)
+
+
+def test_scores_are_the_same(layouts):
+  rollouts, (padded, _), (packed, _) = layouts
+  mask = rollouts.loss_mask.reshape(-1, T)
+  for name in ("logp", "entropy", "value"):
+    np.testing.assert_allclose(
+      padded[name][mask], packed[name][mask], rtol=1e-5, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_loss_and_gradient_are_the_same(name, layouts):
+  rollouts, *both = layouts
+  arguments = {"vapo": {"critic_warmup_steps": 0}, "pass_at_k": {"k": 2}}
+  recipe = getattr(recipes, name)(length_budget=T, **arguments.get(name, {}))
+  recipe = pieces.entropy_bonus(recipe, coefficient=0.1)
+  rollouts = jax.tree.map(jnp.asarray, rollouts)
+
+  @jax.jit
+  def cotangent(scores):
+    prepared, _ = prepare(recipe, rollouts, recipe.initial_memory)
+    batch = optimizer_batch(recipe, rollouts, prepared)
+    run = jax.value_and_grad(lambda s: token_loss(recipe, s, batch)[0])
+    return run(scores)
+
+  (loss, gradient), (expected_loss, expected) = (
+    (loss, pull(c)) for scores, pull in both for loss, c in [cotangent(scores)]
+  )
+  np.testing.assert_allclose(loss, expected_loss, rtol=1e-5, atol=1e-6)
+  jax.tree.map(
+    lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=2e-6),
+    gradient,
+    expected,
+  )
+  assert any(np.abs(x).max() > 1e-3 for x in jax.tree.leaves(gradient))
