@@ -106,20 +106,18 @@ def reward_to_go(
 
 def explained_variance(
   values: Float[Array, "P G T"],
-  rewards: Float[Array, "P G"],
+  returns: Float[Array, "P G T"],
   loss_mask: Bool[Array, "P G T"],
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-  """1 - Var(r - V) / Var(r) over tokens: what a critic knows of the outcome.
-
-  Of the reward and not of the critic's own target, which holds its value.
+  """1 - Var(R - V) / Var(R) over tokens: what a critic knows of the returns.
 
   Args:
     values: V, in reward units.
-    rewards: r, one scalar per completion.
+    returns: R, in reward units.
     loss_mask: tokens that count.
 
   Returns:
-    At most 1, and a weight of 1; a weight of 0 where all rewards tie.
+    At most 1, and a weight of 1; a weight of 0 where all returns tie.
   """
   count = jnp.maximum(loss_mask.sum(), 1)
 
@@ -128,9 +126,8 @@ def explained_variance(
     residue = jnp.where(loss_mask, x - x.sum() / count, 0.0)
     return jnp.sum(residue**2)
 
-  spread = jnp.broadcast_to(rewards[..., None], values.shape)
-  total = variance(spread)
-  share = 1 - variance(spread - values) / jnp.where(total > 0, total, 1.0)
+  total = variance(returns)
+  share = 1 - variance(returns - values) / jnp.where(total > 0, total, 1.0)
   defined = (total > 0).astype(share.dtype)
   return share * defined, defined
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from grpo_jax.algorithms.loss import optimizer_batch, prepare
 from grpo_jax.algorithms.recipes import Recipe
+from grpo_jax.algorithms.recipes.recipe import per_token
 from grpo_jax.algorithms.returns import explained_variance
 from grpo_jax.models.logprobs import completion_rows
 
@@ -37,9 +38,13 @@ def make_minibatches(
     )
     metrics = {}
     if recipe.critic:
-      metrics["value/explained_variance"] = explained_variance(
-        rollouts.value, recipe.shape_rewards(rollouts), prepared.loss_mask
-      )
+      # Of the critic's target, which holds its own value if traces decay; and
+      # of the reward, which is what there is to know.
+      reward = per_token(recipe.shape_rewards(rollouts), rollouts)
+      for name, returns in (("", prepared.target), ("_of_reward", reward)):
+        metrics[f"value/explained_variance{name}"] = explained_variance(
+          rollouts.value, returns, prepared.loss_mask
+        )
     return jax.vmap(to_microbatches)(*parts), memory, metrics
 
   def to_microbatches(rollouts, prepared):

@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from experiments import build, keys
-from experiments.configs import base
+from experiments.configs import base, recipes
+from experiments.recipe_table import recipe_rows
 
 CONFIGS = sorted(
   path.stem
   for path in Path(base.__file__).parent.glob("*.py")
-  if path.stem not in ("__init__", "base")
+  if path.stem not in ("__init__", "base", "recipes")
 )
 
 
@@ -28,6 +29,15 @@ def test_configs_build_at_both_sizes(name, tmp_path):
     config.task.train_size = 16
     config.task.test_size = 8
     build.build(config)
+
+
+@pytest.mark.parametrize("name", [row[0] for row in recipe_rows()])
+def test_every_recipe_has_a_config(name):
+  for size in ("", "-smoke"):
+    config = recipes.get_config(name + size)
+    keys.check_keys(config)
+    assert config.recipe.name == name
+    assert config.sampling.prompts_per_step % config.optimizer.minibatches == 0
 
 
 def test_every_knob_is_read(tmp_path):

@@ -1,0 +1,44 @@
+"""Every recipe trains the quickstart's task, and gets better at it."""
+
+import json
+
+import pytest
+
+from experiments.recipe_table import recipe_rows
+
+CONFIG = "--config=experiments/configs/recipes.py"
+# Imitation of what was sampled, right or wrong, is not meant to improve.
+NAMES = [row[0] for row in recipe_rows() if row[0] != "supervised"]
+STEPS = 24
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_smoke(name, call, tmp_path):
+  code, error = call(f"{CONFIG}:{name}-smoke", f"--workdir={tmp_path}")
+  assert code == 0, error
+  rows = (tmp_path / "metrics.jsonl").read_text().splitlines()
+  assert len(rows) == 5
+  assert all(json.loads(row)["update_skipped"] == 0 for row in rows[1:])
+
+
+@pytest.mark.learning
+@pytest.mark.parametrize("name", NAMES)
+def test_it_improves_significantly(name, environment, run, tmp_path):
+  """The 95 % interval of the paired difference lies above zero."""
+  environment.pop("XLA_FLAGS")  # computing takes longer than compiling here
+  code, output = run(
+    f"{CONFIG}:{name}",
+    f"--workdir={tmp_path}",
+    f"--config.run.steps={STEPS}",
+    "--config.evaluation.every_steps=0",
+  )
+  assert code == 0, output
+  results = json.loads((tmp_path / "results.json").read_text())
+  rows = (tmp_path / "metrics.jsonl").read_text().splitlines()
+  explained = [
+    json.loads(row).get("value/explained_variance") for row in rows[-5:]
+  ]
+  assert results["difference"]["low"] > 0
+  if explained[-1] is not None:
+    assert sum(explained) / len(explained) > 0.3
