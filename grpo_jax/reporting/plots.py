@@ -206,6 +206,17 @@ def _health_plots() -> list[Plot]:
       keys={"grad_norm": ("global", BLUE)},
     ),
     _line_plot(
+      "critic",
+      "Critic",
+      "Variance of its target and of the reward that it explains.",
+      unit="fraction of variance",
+      scale="free",
+      keys={
+        "value/explained_variance_of_reward": ("reward", ORANGE),
+        "value/explained_variance": ("target", BLUE),
+      },
+    ),
+    _line_plot(
       "mismatch",
       "Sampler against trainer",
       "|difference| of the sampled tokens' log-probs.",

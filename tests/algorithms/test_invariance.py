@@ -8,30 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from grpo_jax.algorithms import recipes
 from grpo_jax.algorithms.recipes import Recipe, pieces
+from tests import every_recipe
 
 T = 6
-# Arguments of recipes that are not run with the length budget alone.
-OPTIONS = {
-  "grpo": {"kl_coefficient": 0.1},
-  "dapo": {"overlong_buffer": 2},
-  "rloo": {"kl_coefficient": 0.1},
-  "pass_at_k": {"k": 2},
-  "gdpo": {"weights": (1.0, 0.5)},
-  "ppo": {"kl_coefficient": 0.1, "bootstrap_truncated": True},
-  # Wide enough for the random ratios to fall on both sides.
-  "gspo": {"eps_low": 0.1, "eps_high": 0.1},
-  "gspo_token": {"eps_low": 0.1, "eps_high": 0.1},
-  "luspo": {"eps_low": 0.1, "eps_high": 0.1},
-  "gmpo": {"eps": 0.2},
-  "cispo": {"lowest": 0.8, "highest": 1.2},
-  "vapo": {"critic_warmup_steps": 0},
-  "reinforce_plus_plus": {"kl_coefficient": 0.1},
-  "reinforce_plus_plus_baseline": {"kl_coefficient": 0.1},
-}
-
-
 # Arguments of the pieces, each added to DAPO.
 PIECES = {
   "adaptive_entropy": {"target": 5.0},
@@ -54,16 +34,12 @@ PIECES = {
 
 def names():
   """Every recipe and every piece that a config can name."""
-  return [
-    name
-    for name, function in inspect.getmembers(recipes, inspect.isfunction)
-    if "length_budget" in inspect.signature(function).parameters
-  ] + [f"dapo + {name}" for name in PIECES]
+  return [*every_recipe.NAMES, *(f"dapo + {name}" for name in PIECES)]
 
 
 def recipe(name) -> Recipe:
   name, _, piece = name.partition(" + ")
-  one = getattr(recipes, name)(length_budget=T, **OPTIONS.get(name, {}))
+  one = every_recipe.make(name, T)
   if piece:
     # Its memory has seen a batch, or there would be nothing to see.
     one = getattr(pieces, piece)(one, **PIECES[piece])

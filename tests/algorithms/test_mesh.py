@@ -4,7 +4,6 @@ The devices are pretended by XLA, which has to know before it starts: the slow
 test runs this file again in a process that has them.
 """
 
-import inspect
 import os
 import subprocess
 import sys
@@ -15,14 +14,9 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from grpo_jax.algorithms import recipes
+from tests import every_recipe
 
 DEVICES = 8
-NAMES = [
-  name
-  for name, function in inspect.getmembers(recipes, inspect.isfunction)
-  if "length_budget" in inspect.signature(function).parameters
-]
 
 
 if jax.device_count() < DEVICES:
@@ -40,10 +34,9 @@ if jax.device_count() < DEVICES:
 
 else:
 
-  @pytest.mark.parametrize("name", NAMES)
+  @pytest.mark.parametrize("name", every_recipe.NAMES)
   def test_sharded_by_prompt(name, random_batch, loss_and_grad):
-    options = {"k": 2} if name == "pass_at_k" else {}
-    recipe = getattr(recipes, name)(length_budget=6, **options)
+    recipe = every_recipe.make(name, 6)
     mesh = Mesh(np.asarray(jax.devices()[:DEVICES]), ("data",))
     batch = random_batch(13, P=DEVICES, G=5)
     sharding = NamedSharding(mesh, PartitionSpec("data"))

@@ -7,23 +7,19 @@ import numpy as np
 import pytest
 
 from grpo_jax.algorithms import recipes
+from tests import every_recipe
 
 T = 20
-NAMES = [
-  name
-  for name, function in inspect.getmembers(recipes, inspect.isfunction)
-  if "length_budget" in inspect.signature(function).parameters
-]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", every_recipe.NAMES)
 def test_docstring_names_its_paper(name):
   text = inspect.getdoc(getattr(recipes, name))
   own = {"length_projected", "supervised"}
   assert ("arXiv:" in text) != (name in own)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", every_recipe.NAMES)
 def test_asks_for_a_reference_where_it_uses_one(
   name, random_batch, loss_and_grad
 ):

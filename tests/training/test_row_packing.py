@@ -1,25 +1,18 @@
 """Rows that several completions share give every recipe the same gradient."""
 
-import inspect
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from grpo_jax.algorithms import recipes
 from grpo_jax.algorithms.loss import optimizer_batch, prepare, token_loss
 from grpo_jax.algorithms.recipes import pieces
 from grpo_jax.models.critic import init_critic
 from grpo_jax.models.logprobs import completion_rows, score
 from grpo_jax.training.packing import packed_rows, place
+from tests import every_recipe
 
 T = 6
-NAMES = [
-  name
-  for name, function in inspect.getmembers(recipes, inspect.isfunction)
-  if "length_budget" in inspect.signature(function).parameters
-]
 
 
 @pytest.fixture(scope="module")
@@ -83,12 +76,10 @@ def test_scores_are_the_same(layouts):
     )
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", every_recipe.NAMES)
 def test_loss_and_gradient_are_the_same(name, layouts):
   rollouts, *both = layouts
-  arguments = {"vapo": {"critic_warmup_steps": 0}, "pass_at_k": {"k": 2}}
-  recipe = getattr(recipes, name)(length_budget=T, **arguments.get(name, {}))
-  recipe = pieces.entropy_bonus(recipe, coefficient=0.1)
+  recipe = pieces.entropy_bonus(every_recipe.make(name, T), coefficient=0.1)
   rollouts = jax.tree.map(jnp.asarray, rollouts)
 
   @jax.jit
