@@ -102,10 +102,21 @@ def build(config: ConfigDict) -> Parts:
       config.recipe.args,
       home=recipes,
       given={"length_budget": config.sampling.max_completion_tokens},
+      offered={
+        "group_size": config.sampling.group_size,
+        "reward_weights": tuple(
+          weight for _, weight in sorted(dict(config.reward).items())
+        ),
+      },
     )
     recipe = apply_pieces("recipe.pieces", config.recipe.pieces, pieces, recipe)
   with _blaming("task"):
     task = _task(config)
+    if recipe.needs_steps and task.judge_steps is None:
+      raise ValueError(
+        f"the recipe {config.recipe.name!r} needs a task that judges steps;"
+        f" {config.task.name!r} does not."
+      )
   with _blaming("reward"):
     probed = score_completions(task.reward_fn, task.train[:1], [[""]])
     mix(probed, dict(config.reward))
@@ -125,7 +136,12 @@ def build(config: ConfigDict) -> Parts:
     if not sampling.temperature > 0:
       raise ValueError("temperature must be positive to explore.")
     rollout = _rollout(
-      config, task, model, sampling, config.sampling.group_size
+      config,
+      task,
+      model,
+      sampling,
+      config.sampling.group_size,
+      judge_steps=recipe.needs_steps,
     )
   with _blaming("evaluation"):
     e = config.evaluation
@@ -296,6 +312,7 @@ def _rollout(
   model: ModelConfig,
   options: SamplingOptions,
   group_size: int,
+  judge_steps: bool = False,
 ) -> Callable[..., Sampled]:
   if group_size < 1:
     raise ValueError("a problem needs at least one sample.")
@@ -309,6 +326,7 @@ def _rollout(
     prompts_per_call=max(1, rows // group_size),
     group_size=group_size,
     max_prompt_tokens=config.sampling.max_prompt_tokens,
+    judge_steps=judge_steps,
   )
 
 

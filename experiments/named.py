@@ -12,7 +12,13 @@ from grpo_jax.errors import UserError
 
 
 def call_named(
-  what: str, name: str, args: str, *, home: ModuleType | None, given: dict
+  what: str,
+  name: str,
+  args: str,
+  *,
+  home: ModuleType | None,
+  given: dict,
+  offered: dict | None = None,
 ) -> Any:
   """Calls the function `name` with what the config and the program give.
 
@@ -22,6 +28,7 @@ def call_named(
     args: "key=value, key=value" with Python literals.
     home: module of plain names; None if there is none.
     given: arguments that the program itself provides.
+    offered: the same, for functions that take them.
 
   Returns:
     What the function returns.
@@ -30,6 +37,8 @@ def call_named(
     UserError: there is no such function, or it does not take these arguments.
   """
   function = _find(what, name, home)
+  taken = inspect.signature(function).parameters
+  given = given | {k: v for k, v in (offered or {}).items() if k in taken}
   return _call(what, name, function, _parse_args(what, args), given)
 
 

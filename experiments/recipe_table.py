@@ -35,6 +35,7 @@ def _row(name: str, function: Callable[..., Recipe]) -> tuple[str, ...]:
     what
     for what, needed in (
       ("reference", recipe.needs_reference),
+      ("judged steps", recipe.needs_steps),
       ("critic", recipe.critic),
       ("memory", recipe.memories),
     )

@@ -25,8 +25,9 @@ STOP_REASONS = ("running", "eos", "length")
 class Rollouts:
   """Groups of completions, with what was measured of them.
 
-  Every leaf leads with the prompt axis, so that groups can be filtered,
-  joined, padded and carried to the next step by one `jax.tree.map`.
+  Every array leads with the prompt axis, so that groups can be filtered,
+  joined, padded and carried to the next step by one `jax.tree.map`; only
+  `memory`, which is empty then, does not.
 
   Attributes:
     prompt_tokens: right-padded.

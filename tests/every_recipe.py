@@ -17,7 +17,7 @@ _OPTIONS = {
   "dapo": {"overlong_buffer": 2},
   "rloo": {"kl_coefficient": 0.1},
   "pass_at_k": {"k": 2},
-  "gdpo": {"weights": (1.0, 0.5)},
+  "gdpo": {"reward_weights": (1.0, 0.5)},
   "ppo": {"kl_coefficient": 0.1, "bootstrap_truncated": True},
   # Wide enough for the random ratios to fall on both sides.
   "gspo": {"eps_low": 0.1, "eps_high": 0.1},

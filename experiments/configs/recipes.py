@@ -19,7 +19,7 @@ _FOR_A_CRITIC = {
 }
 # Arguments and other values where the published ones are of another scale:
 # this model's completions have 20 tokens, not thousands.
-_SETTINGS = {
+SETTINGS = {
   "grpo_process": {"optimizer.learning_rate": 1e-4},
   "gspo": {"recipe.args": "eps_low=0.03, eps_high=0.04"},
   "gspo_token": {"recipe.args": "eps_low=0.03, eps_high=0.04"},
@@ -39,7 +39,7 @@ def get_config(name: str = "dapo") -> ConfigDict:
   name, _, size = name.partition("-")
   c = quickstart.get_config(size or "full")
   c.recipe.name = name
-  changes = _SETTINGS.get(name, {})
+  changes = SETTINGS.get(name, {})
   if size == "smoke":
     changes = {k: v for k, v in changes.items() if k.startswith("recipe.")}
   with c.unlocked():

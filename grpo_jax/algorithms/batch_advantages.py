@@ -34,7 +34,12 @@ def batch_normalised_advantages(
 
   Returns:
     Advantages; 0 where masked, and everywhere if all of them tie.
+
+  Raises:
+    ValueError: there is nothing of that name to count.
   """
+  if each not in ("token", "sequence"):
+    raise ValueError("each must be 'token' or 'sequence'.")
   weight = loss_mask.astype(advantages.dtype)
   if each == "sequence":
     weight = weight / jnp.maximum(weight.sum(-1, keepdims=True), 1)

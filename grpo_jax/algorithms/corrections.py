@@ -41,7 +41,11 @@ def sampler_correction(
 
   Returns:
     Weights; 0 where masked.
+
+  Raises:
+    ValueError: no such level, or nothing of that name outside.
   """
+  check_correction(level, outside)
   log_weight = jnp.where(loss_mask, old_logp - behaviour_logp, 0.0)
   if level != "token":
     count = jnp.sum(loss_mask, axis=-1, keepdims=True)
@@ -55,6 +59,14 @@ def sampler_correction(
     inside = (weight >= lowest) & (weight <= highest)
     weight = jnp.where(inside, weight, 0.0)
   return jnp.where(loss_mask, weight, 0.0)
+
+
+def check_correction(level: str, outside: str) -> None:
+  """Raises a ValueError if there is no such correction."""
+  if level not in ("token", "sequence", "geometric"):
+    raise ValueError("level must be 'token', 'sequence' or 'geometric'.")
+  if outside not in ("truncate", "mask"):
+    raise ValueError("outside must be 'truncate' or 'mask'.")
 
 
 def token_covariance(
@@ -115,7 +127,7 @@ def randomly_chosen(
   *,
   fraction: float,
 ) -> Bool[Array, "P G T"]:
-  """floor(fraction tokens) of the candidates, at random; Clip-Cov drops them.
+  """A fraction of the tokens, at random among candidates; Clip-Cov drops them.
 
   arXiv:2505.22617, fraction 2e-4.
 
@@ -144,7 +156,7 @@ def largest_fraction(
   *,
   fraction: float,
 ) -> Bool[Array, "P G T"]:
-  """The floor(fraction tokens) candidates of largest value.
+  """The max(1, floor(fraction tokens)) candidates of largest value.
 
   Of covariances, the tokens that KL-Cov penalises (arXiv:2505.22617, fraction
   2e-3 to 2e-4); of entropies, those that carry the decisions
@@ -159,7 +171,7 @@ def largest_fraction(
   Returns:
     True for the chosen; of equal values the first ones.
   """
-  count = jnp.floor(fraction * jnp.sum(loss_mask))
+  count = jnp.maximum(jnp.floor(fraction * jnp.sum(loss_mask)), 1)
   order = jnp.argsort(
     -jnp.where(candidates, values, -jnp.inf).ravel(), stable=True
   )

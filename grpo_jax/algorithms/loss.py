@@ -25,12 +25,14 @@ class Prepared(NamedTuple):
     loss_mask: tokens to train on.
     scales: one factor for each penalty.
     target: of the critic, in reward units; None without one.
+    rewards: as they were shaped.
   """
 
   advantage: Float[Array, "P G T"]
   loss_mask: Bool[Array, "P G T"]
   scales: tuple[Float[Array, "P G T"], ...]
   target: Float[Array, "P G T"] | None
+  rewards: Float[Array, "P G"]
 
 
 def prepare(
@@ -56,14 +58,16 @@ def prepare(
 
   advantage = masked(per_token(recipe.advantages(rewards, rollouts), rollouts))
   critic = recipe.critic
+  trained = rollouts.replace(loss_mask=loss_mask)
   prepared = Prepared(
     advantage=advantage,
     loss_mask=loss_mask,
     scales=tuple(
-      masked(penalty.scale(rollouts, advantage) if penalty.scale else 1.0)
+      masked(penalty.scale(trained, advantage) if penalty.scale else 1.0)
       for penalty in recipe.penalties
     ),
     target=masked(critic.targets(rewards, rollouts)) if critic else None,
+    rewards=rewards,
   )
   return prepared, {
     m.name: m.update(memory[m.name], rewards, rollouts) for m in recipe.memories

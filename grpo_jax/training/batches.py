@@ -40,7 +40,7 @@ def make_minibatches(
     if recipe.critic:
       # Of the critic's target, which holds its own value if traces decay; and
       # of the reward, which is what there is to know.
-      reward = per_token(recipe.shape_rewards(rollouts), rollouts)
+      reward = per_token(prepared.rewards, rollouts)
       for name, returns in (("", prepared.target), ("_of_reward", reward)):
         metrics[f"value/explained_variance{name}"] = explained_variance(
           rollouts.value, returns, prepared.loss_mask

@@ -78,7 +78,7 @@ def collect(
   *,
   recipe: Recipe,
   draw: Callable[[range], Sampled],
-  score: Callable[[Rollouts], Rollouts],
+  score: Callable[[Rollouts], tuple[Rollouts, float]],
 ) -> tuple[Collected, StreamState]:
   """Fills a batch, from pending groups first.
 
@@ -87,7 +87,8 @@ def collect(
     options: the batch's size.
     recipe: says which groups to keep.
     draw: samples the problems of a range of stream indices.
-    score: fills in `old_logp` and `ref_logp` under the present parameters.
+    score: fills in what the present parameters say of groups, and tells the
+      seconds it took.
 
   Returns:
     The batch and the stream after it.

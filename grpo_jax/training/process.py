@@ -1,5 +1,6 @@
 """Process rewards: judged steps of a text, laid on the tokens that end them."""
 
+import bisect
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -41,10 +42,13 @@ def judged_steps(
     row, count = tokens[p, g], int(lengths[p, g])
     if not steps or not count:
       continue
-    # Characters of the text after each token; a token may hold several.
-    ends = [len(tokenizer.decode(row[: t + 1])) for t in range(count)]
     for end, reward in steps:
-      t = min(int(np.searchsorted(ends, end)), count - 1)
+      # The first token by which the text has grown to the step's end.
+      t = bisect.bisect_left(
+        range(count - 1),
+        end,
+        key=lambda t, row=row: len(tokenizer.decode(row[: t + 1])),
+      )
       rewards[p, g, t] = reward
       mask[p, g, t] = True
   return rewards, mask

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 from grpo_jax.training.batches import make_minibatches
 from grpo_jax.training.collect import collect
@@ -65,8 +66,11 @@ def make_step(setup: Setup) -> Callable:
       score=lambda groups: scorer(state.params, state.critic, groups),
     )
     metrics = rollout_metrics(collected, step)
-    # The schedule counts the updates that were made.
-    metrics["learning_rate"] = float(setup.schedule(state.step - state.skipped))
+    # The schedule counts the updates that were made, and a policy that waits
+    # for its critic has made fewer.
+    counts = optax.tree_utils.tree_get_all_with_path(state.opt_state, "count")
+    updates = min(int(count) for _, count in counts)
+    metrics["learning_rate"] = float(setup.schedule(updates))
     updating = time.perf_counter()
     state, update_metrics = _update(
       setup, state, collected, minibatches, train_step

@@ -72,6 +72,7 @@ def make_rollout(
   prompts_per_call: int,
   group_size: int,
   max_prompt_tokens: int,
+  judge_steps: bool = False,
 ) -> Callable[..., Sampled]:
   """A function that samples and verifies any number of groups.
 
@@ -84,6 +85,7 @@ def make_rollout(
       several calls, fewer are filled up.
     group_size: G.
     max_prompt_tokens: Q.
+    judge_steps: whether the task judges the steps of completions.
 
   Returns:
     `rollout(params, examples, prompt_ids, key, version)`. It raises ValueError
@@ -125,7 +127,7 @@ def make_rollout(
     in_completion = np.arange(c.tokens.shape[-1]) < c.lengths[..., None]
     zeros = np.zeros_like(c.logp)
     step_rewards, step_mask = zeros, np.zeros_like(in_completion)
-    if task.judge_steps:
+    if judge_steps:
       step_rewards, step_mask = judged_steps(
         task.judge_steps, task.tokenizer, examples, texts, c.tokens, c.lengths
       )

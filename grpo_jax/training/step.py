@@ -179,6 +179,10 @@ def make_train_step(
     def keep_if_finite(new, old):
       return jnp.where(finite, new, old)
 
+    if recipe.critic:
+      updated, opt_state = _freeze_policy(
+        ~jnp.any(batch.weight != 0), (updated, opt_state), state
+      )
     params, critic = jax.tree.map(keep_if_finite, updated, learned)
     new_state = state.replace(
       step=state.step + 1,
@@ -194,6 +198,23 @@ def make_train_step(
     return new_state, metrics
 
   return jax.jit(train_step, donate_argnums=(0,))
+
+
+def _freeze_policy(frozen, updated, state: TrainState):
+  """Undoes an update of the policy while only the critic is warmed up.
+
+  Its optimizer too: Adam would count updates without a gradient, and start
+  with steps of another size.
+  """
+  (params, critic), opt_state = updated
+
+  def keep(new, old):
+    return jax.tree.map(lambda n, o: jnp.where(frozen, o, n), new, old)
+
+  inner = opt_state.inner_states
+  policy = keep(inner["policy"], state.opt_state.inner_states["policy"])
+  opt_state = opt_state._replace(inner_states=inner | {"policy": policy})
+  return (keep(params, state.params), critic), opt_state
 
 
 def make_scorer(

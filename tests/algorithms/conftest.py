@@ -209,9 +209,9 @@ def _random_batch(seed: int, P: int = 2, G: int = 4, T: int = 6):
   lengths = rng.integers(1, T + 1, (P, G))
   old = -rng.exponential(1.0, (P, G, T))
   correct = rng.integers(0, 2, (P, G)).astype(float)
-  correct[:, :2] = (1.0, 0.0)
+  correct[:, :2] = (1.0, 0.0)[:G]
   stop_reason = np.where(rng.random((P, G)) < 0.2, LENGTH, EOS)
-  stop_reason[0, 1] = LENGTH
+  stop_reason[0, -1] = LENGTH
   rollouts = _make_rollouts(
     rewards=correct + rng.normal(0, 0.1, (P, G)),
     mask=np.arange(T) < lengths[..., None],

@@ -240,13 +240,14 @@ def test_overlong_filtering(
   rollouts, logp = golden_rollouts(
     case,
     stop_reason=jnp.where(truncated, LENGTH, EOS),
-    sample_mask=~truncated | (statistics == "include"),
   )
   recipe = dapo(
     eps_low=case["eps_low"],
     eps_high=expected["eps_high"],
-    overlong_filter=True,
+    overlong_filter=statistics == "include",
   )._replace(weights=weights)
+  if statistics == "exclude":
+    recipe = pieces.drop_truncated(recipe)
   loss_mask = prepare(recipe, rollouts, {})[0].loss_mask
   np.testing.assert_array_equal(loss_mask[0], outputs["mask_after"])
   loss, grad, _ = loss_and_grad(recipe, rollouts, logp)

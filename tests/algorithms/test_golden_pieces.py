@@ -180,5 +180,7 @@ def test_every_case_is_used(golden):
   tests = "".join(
     path.read_text() for path in Path(__file__).parent.glob("test_*.py")
   )
-  unused = {name for name in golden.ids if f'"{name}"' not in tests}
-  assert unused == set()
+  mentions = {name: tests.count(f'"{name}"') for name in golden.ids}
+  # Those of the list above are mentioned there.
+  unused = {n for n, count in mentions.items() if count <= (n in ELSEWHERE)}
+  assert unused == ELSEWHERE

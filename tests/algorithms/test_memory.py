@@ -89,7 +89,7 @@ def test_two_pieces_keep_their_places(random_batch):
   np.testing.assert_allclose([fixed, adaptive, chosen], [1.0, 0.2, 1.0])
 
 
-@pytest.mark.parametrize("decay", [-0.1, 1.0])
+@pytest.mark.parametrize("decay", [-0.1, 1.5])
 def test_a_decay_out_of_range_is_refused(decay):
   with pytest.raises(ValueError, match="decay"):
     recipes.reinforce_moving_average(length_budget=T, decay=decay)

@@ -9,7 +9,8 @@ from experiments.recipe_table import recipe_rows
 CONFIG = "--config=experiments/configs/recipes.py"
 # Imitation of what was sampled, right or wrong, is not meant to improve.
 NAMES = [row[0] for row in recipe_rows() if row[0] != "supervised"]
-STEPS = 24
+# Rollout batches until it shows; a critic has to learn first.
+STEPS = {"ppo": 40, "vapo": 24}
 
 
 @pytest.mark.slow
@@ -30,15 +31,23 @@ def test_it_improves_significantly(name, environment, run, tmp_path):
   code, output = run(
     f"{CONFIG}:{name}",
     f"--workdir={tmp_path}",
-    f"--config.run.steps={STEPS}",
+    f"--config.run.steps={STEPS.get(name, 12)}",
     "--config.evaluation.every_steps=0",
   )
   assert code == 0, output
   results = json.loads((tmp_path / "results.json").read_text())
-  rows = (tmp_path / "metrics.jsonl").read_text().splitlines()
-  explained = [
-    json.loads(row).get("value/explained_variance") for row in rows[-5:]
-  ]
   assert results["difference"]["low"] > 0
-  if explained[-1] is not None:
-    assert sum(explained) / len(explained) > 0.3
+
+
+@pytest.mark.learning
+def test_ppos_critic_explains_its_returns(environment, run, tmp_path):
+  """As implementations measure it; the reward alone is harder to foresee."""
+  environment.pop("XLA_FLAGS")
+  code, output = run(f"{CONFIG}:ppo", f"--workdir={tmp_path}")
+  assert code == 0, output
+  rows = (tmp_path / "metrics.jsonl").read_text().splitlines()[-5:]
+  for name, least in (("", 0.3), ("_of_reward", 0.1)):
+    explained = [
+      json.loads(row)[f"value/explained_variance{name}"] for row in rows
+    ]
+    assert sum(explained) / len(explained) > least, name

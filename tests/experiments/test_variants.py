@@ -3,12 +3,15 @@
 import ast
 import inspect
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from experiments.named import public_functions
 from experiments.recipe_table import COLUMNS, recipe_rows
 from experiments.variants import walkthrough
+from grpo_jax.algorithms.recipes import pieces
 from tests.experiments.conftest import QUICKSTART, ROOT, TINY
 
 VARIANTS = ("median_baseline", "fading_clip", "root_length")
@@ -31,8 +34,14 @@ def test_the_walk_goes_through(capsys):
 
 
 def test_what_they_say_of_themselves():
-  pull = 1 / np.cosh(0.88) ** 2
-  assert pull == pytest.approx(0.5, abs=0.01)
+  def gain(log_ratio):
+    ones = jnp.ones((1, 1))
+    return -walkthrough.fading_surrogate(log_ratio, ones, ones, width=0.3)[0][
+      0, 0
+    ]
+
+  pull = jax.grad(gain)(jnp.full((1, 1), 0.3 * 0.88))
+  assert pull[0, 0] == pytest.approx(0.5, abs=0.01)
   mask = jnp.arange(4) < jnp.asarray([[1, 4]])[..., None]
   share = walkthrough.root_length_mean(mask, jnp.ones(1, bool)).sum(-1)[0]
   np.testing.assert_allclose(share, [1 / 3, 2 / 3], rtol=1e-6)
@@ -56,6 +65,11 @@ def test_the_readmes_table_is_what_the_recipes_are():
     assert [cell.strip("`") for cell in cells] == list(row)
     assert differs
   assert not table
+
+
+def test_the_readme_tells_every_piece():
+  for name in public_functions(pieces):
+    assert f"`{name}`" in README, name
 
 
 def test_list_recipes(run):

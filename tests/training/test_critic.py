@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from grpo_jax.algorithms import recipes
@@ -67,11 +68,28 @@ def test_both_learn_after_the_warm_up(kind, trained, params, model):
   recipe = recipes.ppo(length_budget=6, critic=kind, critic_warmup_steps=2)
   start = init_critic(kind, params, model)
   for version in (1, 2):
-    # The second update is the first to see a head that is not zero.
     state, _ = trained(recipe, version, updates=2)
     assert changed(start, state.critic)
-    # A head shares the policy's trunk, which its loss therefore moves.
-    assert changed(params, state.params) == (version == 2 or kind == "head")
+    assert changed(params, state.params) == (version == 2)
+    # Its optimizer has not begun either.
+    policy = state.opt_state.inner_states["policy"]
+    counts = optax.tree_utils.tree_get_all_with_path(policy, "count")
+    assert {int(count) for _, count in counts} == {2 * (version - 1)}
+
+
+def test_a_heads_loss_moves_the_trunk_that_it_shares(trained, params):
+  """After the warm-up; without a pull of the policy's own loss."""
+  moved = []
+  for coefficient in (0.0, 1.0):
+    recipe = recipes.ppo(
+      length_budget=6, critic="head", value_coefficient=coefficient
+    )
+    recipe = recipe._replace(
+      surrogate=lambda log_ratio, advantage, logp: (0.0 * logp, {})
+    )
+    # The second update is the first to see a head that is not zero.
+    moved.append(changed(params, trained(recipe, updates=2)[0].params))
+  assert moved == [False, True]
 
 
 def test_the_critic_has_its_own_learning_rate(trained, params, model):

@@ -12,7 +12,7 @@ from grpo_jax.algorithms.recipes.recipe import (
   Critic,
   Penalty,
   Recipe,
-  check_not_negative,
+  check_range,
   kept_tokens,
   rewards_with_kl,
   right_answers,
@@ -50,12 +50,13 @@ def ppo(
   batch's tokens. The critic's learning rate is a multiple of the policy's: 2 is
   VAPO's.
   """
-  check_not_negative(
+  check_range(
     kl_coefficient=kl_coefficient,
     value_coefficient=value_coefficient,
     value_clip=0.0 if value_clip is None else value_clip,
     critic_warmup_steps=critic_warmup_steps,
   )
+  check_range(0.0, 1.0, discount=discount, trace_decay=trace_decay)
   if critic not in ("head", "model"):
     raise ValueError("critic must be 'head' or 'model'.")
   if not critic_learning_rate_factor > 0:
@@ -106,9 +107,11 @@ def vapo(
   token-level loss, and the likelihood of right answers. Deviations: the decay
   is bounded from below, where the paper's is negative below 20 tokens; the
   likelihood's denominator, the tokens of right answers, is counted over the
-  rollout batch. The paper tells neither value_coefficient nor value_clip.
+  rollout batch; advantages are whitened over it. The paper tells neither
+  value_coefficient nor value_clip.
   """
-  check_not_negative(nll_coefficient=nll_coefficient)
+  check_range(nll_coefficient=nll_coefficient)
+  check_range(1e-6, alpha=alpha)
   base = ppo(
     length_budget=length_budget,
     critic=critic,

@@ -10,7 +10,7 @@ from grpo_jax.algorithms.recipes.recipe import (
   Recipe,
   all_groups,
   all_samples,
-  check_not_negative,
+  check_range,
   finished_samples,
   group_relative,
   kl_penalty,
@@ -44,6 +44,7 @@ def grpo(
   ddof and std_eps open; later practice, and the default here, is no KL.
   """
   del length_budget
+  check_range(eps=eps, ddof=ddof, std_eps=std_eps)
   return Recipe(
     shape_rewards=outcome_rewards,
     keep_groups=all_groups,
@@ -93,6 +94,7 @@ def dapo(
     ddof=ddof,
     std_eps=std_eps,
   )
+  check_range(eps_low=eps_low, eps_high=eps_high)
   if overlong_buffer is None:
     overlong_buffer = length_budget // 5
   return base._replace(
@@ -112,7 +114,7 @@ def _penalise_overlong(shape, penalty, length_budget, buffer):
       f"overlong_buffer ({buffer} tokens) must lie between 0 and the length"
       f" budget ({length_budget} tokens)."
     )
-  check_not_negative(overlong_penalty=penalty)
+  check_range(overlong_penalty=penalty)
   shapes = {
     "soft": partial(
       soft_overlong_penalty, max_tokens=length_budget, buffer_tokens=buffer

@@ -1,5 +1,6 @@
 """GRPO with another advantage of a completion among its group."""
 
+import math
 from functools import partial
 
 import jax.numpy as jnp
@@ -9,9 +10,9 @@ from grpo_jax.algorithms.batch_advantages import multi_reward_advantages
 from grpo_jax.algorithms.recipes.group import grpo
 from grpo_jax.algorithms.recipes.recipe import (
   Recipe,
+  check_range,
   group_relative,
   kept_tokens,
-  per_group,
   right_answers,
 )
 from grpo_jax.algorithms.returns import process_advantages
@@ -69,26 +70,35 @@ def maxrl(
 ) -> Recipe:
   """MaxRL (arXiv:2602.02710): towards the likelihood of being right.
 
-  The centred reward over the group's mean reward, as the released code has it.
-  Meant for rewards of 0 and 1. The clip and the weights, which the estimator
-  leaves open, are those of GRPO.
+  The centred accuracy over the group's mean, as the released code has it. It
+  is derived for rewards of 0 and 1, so it looks at accuracy and not at the
+  reward. The clip and the weights, which the estimator leaves open, are those
+  of GRPO.
   """
   return grpo(length_budget=length_budget, eps=eps)._replace(
-    advantages=partial(
-      per_group, adv.maximum_likelihood_advantages, eps=mean_eps
-    )
+    advantages=partial(_maximum_likelihood_of_accuracy, eps=mean_eps)
   )
 
 
-def pass_at_k(*, length_budget: int, k: int = 4, eps: float = 0.2) -> Recipe:
+def _maximum_likelihood_of_accuracy(rewards, rollouts, *, eps):
+  right = right_answers(rollouts).astype(rewards.dtype)
+  return adv.maximum_likelihood_advantages(right, rollouts.sample_mask, eps=eps)
+
+
+def pass_at_k(
+  *,
+  length_budget: int,
+  k: int = 4,
+  eps: float = 0.2,
+  group_size: int | None = None,
+) -> Recipe:
   """Pass@k training (arXiv:2508.10751): rewards a subset with one success.
 
   Looks at accuracy, not at the reward. The default of k is ours; it must not
-  exceed the completions of a prompt, or nothing is learned. With k = 1 it is
-  GRPO on accuracy, with the population's standard deviation.
+  exceed group_size, the completions of a prompt, or nothing would be learned.
+  With k = 1 it is GRPO on accuracy, with the population's standard deviation.
   """
-  if k < 1:
-    raise ValueError("k must be at least 1.")
+  check_range(1, group_size or math.inf, k=k)
   return grpo(length_budget=length_budget, eps=eps)._replace(
     advantages=partial(_pass_at_k_of_accuracy, k=k)
   )
@@ -104,7 +114,7 @@ def _pass_at_k_of_accuracy(rewards, rollouts, *, k):
 def gdpo(
   *,
   length_budget: int,
-  weights: tuple[float, ...] | None = None,
+  reward_weights: tuple[float, ...] | None = None,
   eps: float = 0.2,
   ddof: int = 1,
   std_eps: float = 1e-4,
@@ -112,13 +122,13 @@ def gdpo(
   """Group reward-Decoupled normalisation (GDPO, arXiv:2601.05242).
 
   Each named score is normalised within its group, then their weighted sum over
-  the batch; everything else is GRPO. It looks at the scores, not at the reward
-  that the configuration mixes of them; `weights` are in the order of their
-  names, all 1 by default. The paper leaves ddof and std_eps open.
+  the batch; everything else is GRPO. The weights are those of the
+  configuration's rewards, in the order of their names; 1 each without one. The
+  paper leaves ddof and std_eps open.
   """
   return grpo(length_budget=length_budget, eps=eps)._replace(
     advantages=partial(
-      _gdpo_of_components, weights=weights, ddof=ddof, eps=std_eps
+      _gdpo_of_components, weights=reward_weights, ddof=ddof, eps=std_eps
     )
   )
 
@@ -151,7 +161,9 @@ def grpo_process(
   """
   return grpo(
     length_budget=length_budget, eps=eps, kl_coefficient=kl_coefficient
-  )._replace(advantages=partial(_of_steps, ddof=ddof, eps=std_eps))
+  )._replace(
+    advantages=partial(_of_steps, ddof=ddof, eps=std_eps), needs_steps=True
+  )
 
 
 def _of_steps(rewards, rollouts, *, ddof, eps):

@@ -16,7 +16,7 @@ from grpo_jax.algorithms.recipes.group import dr_grpo, grpo
 from grpo_jax.algorithms.recipes.recipe import (
   Memory,
   Recipe,
-  check_not_negative,
+  check_range,
   group_relative,
   kept_tokens,
   kl_penalty,
@@ -51,7 +51,7 @@ def rloo(
   """
   if ratio not in ("none", "sequence"):
     raise ValueError("ratio must be 'none' or 'sequence'.")
-  check_not_negative(kl_coefficient=kl_coefficient)
+  check_range(kl_coefficient=kl_coefficient)
 
   base = grpo(length_budget=length_budget, eps=eps)._replace(
     advantages=partial(per_group, adv.leave_one_out_advantages)
@@ -111,6 +111,7 @@ def kimi_k15(*, length_budget: int, tau: float = 0.1) -> Recipe:
   also adds a length reward (`shaping.relative_length_reward`), and starts the
   optimizer afresh at each iteration; neither happens here.
   """
+  check_range(tau=tau)
   return dr_grpo(length_budget=length_budget)._replace(
     weights=_sum_mean,
     surrogate=partial(regularised_log_likelihood, tau=tau),
@@ -135,7 +136,8 @@ def reinforce_plus_plus(
   general, 0.001 for mathematics. What is counted in the statistics the paper
   leaves open: tokens, as verl and OpenRLHF do, or sequences.
   """
-  check_not_negative(kl_coefficient=kl_coefficient)
+  check_range(kl_coefficient=kl_coefficient)
+  check_range(0.0, 1.0, discount=discount)
   return grpo(length_budget=length_budget, eps=eps)._replace(
     advantages=partial(
       _normalised_return,
@@ -196,7 +198,7 @@ def _normalised_centred(rewards, rollouts, **normalisation):
 def reinforce_moving_average(
   *,
   length_budget: int,
-  decay: float = 0.9,
+  decay: float | None = 0.9,
   eps: float = 0.2,
   kl_coefficient: float = 0.001,
 ) -> Recipe:
@@ -204,13 +206,13 @@ def reinforce_moving_average(
 
   The popular description of REINFORCE++, with PPO's clip and k1 in the reward;
   no version of that paper has such a baseline. It is the plain REINFORCE of
-  RLOO's paper (arXiv:2402.14740, eq. 8), which averages over all batches; the
-  decay of 0.9 per rollout batch is ours. The description's gradient clipping
-  is `optimizer.max_grad_norm`. The baseline is 0 for the first batch.
+  RLOO's paper (arXiv:2402.14740, eq. 8), which averages over all batches, as
+  `decay=None` does; the decay of 0.9 per rollout batch is ours. The gradient
+  clipping of the description is `optimizer.max_grad_norm`. The baseline is 0
+  for the first batch.
   """
-  check_not_negative(kl_coefficient=kl_coefficient)
-  if not 0 <= decay < 1:
-    raise ValueError("decay must lie in [0, 1).")
+  check_range(kl_coefficient=kl_coefficient)
+  check_range(0.0, 1.0, decay=decay or 0.0)
   base = rloo(length_budget=length_budget, kl_coefficient=kl_coefficient)
   return grpo(length_budget=length_budget, eps=eps)._replace(
     shape_rewards=base.shape_rewards,

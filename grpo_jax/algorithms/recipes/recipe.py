@@ -1,5 +1,6 @@
 """The contract of an algorithm, and the parts that several of them share."""
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -78,6 +79,7 @@ class Recipe(NamedTuple):
     surrogate: (log_ratio, advantage, logp) -> (loss, counts), per token.
     penalties: any number of `Penalty`.
     needs_reference: whether `ref_logp` has to be computed.
+    needs_steps: whether the task has to judge steps.
     critic: None without one.
     memories: any number of `Memory`, most often none.
   """
@@ -91,6 +93,7 @@ class Recipe(NamedTuple):
   surrogate: Callable
   penalties: tuple[Penalty, ...]
   needs_reference: bool
+  needs_steps: bool = False
   critic: Critic | None = None
   memories: tuple[Memory, ...] = ()
 
@@ -165,11 +168,15 @@ def per_token(advantages, rollouts):
   return jnp.broadcast_to(advantages, rollouts.loss_mask.shape)
 
 
-def check_not_negative(**values: float) -> None:
-  """Raises a ValueError that names the argument which is negative."""
+def check_range(
+  lowest: float = 0.0, highest: float = math.inf, **values: float
+) -> None:
+  """Raises a ValueError that names the argument which lies outside."""
   for name, value in values.items():
-    if value < 0:
-      raise ValueError(f"{name} must not be negative.")
+    if not lowest <= value <= highest:
+      raise ValueError(
+        f"{name} must lie between {lowest:g} and {highest:g}, not {value}."
+      )
 
 
 def kl_penalty(coefficient: float, estimator: str = "k3") -> tuple:
@@ -185,7 +192,7 @@ def kl_penalty(coefficient: float, estimator: str = "k3") -> tuple:
   Raises:
     ValueError: the coefficient is negative, or the estimator cannot be a loss.
   """
-  check_not_negative(kl_coefficient=coefficient)
+  check_range(kl_coefficient=coefficient)
   if estimator == "k1":
     raise ValueError(
       "k1 cannot be a loss: the expectation of its gradient, that of"

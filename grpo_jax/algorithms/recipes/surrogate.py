@@ -7,7 +7,7 @@ from grpo_jax.algorithms.ratios import (
   sequence_token_log_ratio,
 )
 from grpo_jax.algorithms.recipes.group import dapo, grpo
-from grpo_jax.algorithms.recipes.recipe import Recipe
+from grpo_jax.algorithms.recipes.recipe import Recipe, check_range
 from grpo_jax.algorithms.surrogates import (
   clipped_importance_weight,
   clipped_surrogate,
@@ -26,6 +26,7 @@ def gspo(
   The ratio stays so close to 1 that the clip is three orders narrower than
   GRPO's; ScaleRL (arXiv:2510.13786) found ten times as much to work better.
   """
+  check_range(eps_low=eps_low, eps_high=eps_high)
   return grpo(length_budget=length_budget)._replace(
     log_ratio=sequence_log_ratio,
     surrogate=partial(clipped_surrogate, eps_low=eps_low, eps_high=eps_high),
@@ -64,6 +65,7 @@ def gmpo(*, length_budget: int, eps: float = 0.4) -> Recipe:
   The geometric mean of ratios that were clipped token by token, where GRPO has
   the arithmetic one. eps is in nats, not a distance from ratio 1.
   """
+  check_range(eps=eps)
   return grpo(length_budget=length_budget)._replace(
     surrogate=partial(geometric_surrogate, eps=eps)
   )
@@ -84,6 +86,8 @@ def cispo(
   TRL's. Two more readings of the name: bounds 0.8 and 1.2 give verl's,
   highest = 1 + eps_high gives MiniMax's notation.
   """
+  if not 0 <= lowest <= highest:
+    raise ValueError("lowest must lie between 0 and highest.")
   return dapo(
     length_budget=length_budget,
     overlong_penalty=overlong_penalty,
@@ -100,6 +104,7 @@ def sapo(
 
   A sigmoid gate in the place of GRPO's clip, narrower for bad tokens.
   """
+  check_range(1e-6, tau_positive=tau_positive, tau_negative=tau_negative)
   return grpo(length_budget=length_budget)._replace(
     surrogate=partial(
       soft_gate, tau_positive=tau_positive, tau_negative=tau_negative

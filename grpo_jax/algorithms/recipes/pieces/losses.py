@@ -1,14 +1,8 @@
-"""What can be added to any recipe: each takes one and returns another.
+"""Terms of the loss or of the reward, and bounds of the ratio."""
 
-A config lists them, `recipe.pieces="entropy_bonus(coefficient=0.01)"`; in a
-file of your own, `pieces.entropy_bonus(recipes.dapo(...), coefficient=0.01)`.
-"""
-
-import math
 from functools import partial
 from typing import Literal
 
-import jax
 import jax.numpy as jnp
 
 from grpo_jax.algorithms import corrections, penalties, ratios
@@ -16,10 +10,9 @@ from grpo_jax.algorithms.recipes.recipe import (
   Memory,
   Penalty,
   Recipe,
-  check_not_negative,
+  check_range,
   kept_tokens,
   kl_penalty,
-  per_token,
 )
 from grpo_jax.algorithms.shaping import sequence_kl
 from grpo_jax.algorithms.surrogates import (
@@ -35,6 +28,7 @@ def kl_loss(
   estimator: Literal["k2", "k3", "weighted_k3"],
 ) -> Recipe:
   """KL towards the reference as a loss; see `recipes.kl_penalty`."""
+  _refuse_a_second_kl(recipe)
   return recipe._replace(
     penalties=recipe.penalties + kl_penalty(coefficient, estimator),
     needs_reference=recipe.needs_reference or coefficient > 0,
@@ -42,8 +36,13 @@ def kl_loss(
 
 
 def kl_in_reward(recipe: Recipe, *, coefficient: float) -> Recipe:
-  """The completion's k1 towards the reference, subtracted from its reward."""
-  check_not_negative(coefficient=coefficient)
+  """The completion's k1 towards the reference, subtracted from its reward.
+
+  Without effect on recipes that do not look at the reward: gdpo, grpo_process,
+  pass_at_k, maxrl and supervised.
+  """
+  _refuse_a_second_kl(recipe)
+  check_range(coefficient=coefficient)
 
   def shape_rewards(rollouts):
     return recipe.shape_rewards(rollouts) - coefficient * sequence_kl(
@@ -51,6 +50,14 @@ def kl_in_reward(recipe: Recipe, *, coefficient: float) -> Recipe:
     )
 
   return recipe._replace(shape_rewards=shape_rewards, needs_reference=True)
+
+
+def _refuse_a_second_kl(recipe):
+  if recipe.needs_reference:
+    raise ValueError(
+      "the recipe has a KL towards the reference already; set its own"
+      " kl_coefficient, or that to 0."
+    )
 
 
 def entropy_bonus(recipe: Recipe, *, coefficient: float) -> Recipe:
@@ -120,85 +127,16 @@ def clamped_log_ratio(recipe: Recipe, *, limit: float = 20.0) -> Recipe:
 
 
 def off_policy_mask(recipe: Recipe, *, threshold: float) -> Recipe:
-  """Drops bad completions that the policy has left (arXiv:2512.02556)."""
+  """Drops bad completions that the policy has left (arXiv:2512.02556).
+
+  Deviation: tokens whose advantage another piece has set to zero do not count
+  in the completion's mean drift.
+  """
+  if recipe.log_ratio is not ratios.token_log_ratio:
+    raise ValueError("off_policy_mask needs a recipe with token ratios.")
   return recipe._replace(
     surrogate=without_off_policy_rows(recipe.surrogate, threshold=threshold)
   )
-
-
-def sampler_correction(
-  recipe: Recipe,
-  *,
-  level: Literal["token", "sequence", "geometric"],
-  outside: Literal["truncate", "mask"],
-  lowest: float = 0.0,
-  highest: float = math.inf,
-) -> Recipe:
-  """Weighs a recipe's advantages by pi_old / pi_sampler.
-
-  Not for `kimi_k15`, whose loss is not proportional to its advantage, nor
-  where `old_logp` is the sampler's own, and the ratio holds the weight
-  already. The arguments are those of `corrections.sampler_correction`.
-  """
-
-  def weigh(advantage, rollouts):
-    return advantage * corrections.sampler_correction(
-      rollouts.old_logp,
-      rollouts.behaviour_logp,
-      kept_tokens(rollouts),
-      level=level,
-      outside=outside,
-      lowest=lowest,
-      highest=highest,
-    )
-
-  return _weighing_advantages(recipe, weigh)
-
-
-def high_entropy_tokens(recipe: Recipe, *, fraction: float = 0.2) -> Recipe:
-  """Trains on the batch's tokens of highest entropy alone (arXiv:2506.01939).
-
-  The others keep their place in the denominator.
-  """
-
-  def weigh(advantage, rollouts):
-    mask = kept_tokens(rollouts)
-    return advantage * corrections.largest_fraction(
-      rollouts.entropy, mask, mask, fraction=fraction
-    )
-
-  return _weighing_advantages(recipe, weigh)
-
-
-def clip_cov(
-  recipe: Recipe,
-  *,
-  fraction: float = 2e-4,
-  lowest: float = 1.0,
-  highest: float = 5.0,
-) -> Recipe:
-  """Clip-Cov (arXiv:2505.22617): a few tokens of high covariance get no pull.
-
-  Deviation: they are chosen once per rollout batch, by the log-probabilities
-  at sampling, where the paper's code chooses at each update; it leaves out
-  tokens that the ratio's clip stops, of which there are none yet.
-  """
-
-  def weigh(advantage, rollouts):
-    mask = kept_tokens(rollouts)
-    candidates = corrections.covariance_candidates(
-      corrections.token_covariance(rollouts.old_logp, advantage, mask),
-      mask,
-      lowest=lowest,
-      highest=highest,
-    )
-    # The batch's own key: its step; the constant keeps it off the sampler's.
-    key = jax.random.fold_in(jax.random.key(22617), rollouts.version[0])
-    return advantage * ~corrections.randomly_chosen(
-      candidates, mask, key, fraction=fraction
-    )
-
-  return _weighing_advantages(recipe, weigh)
 
 
 def kl_cov(
@@ -207,7 +145,8 @@ def kl_cov(
   """KL-Cov (arXiv:2505.22617): holds the tokens of largest covariance.
 
   They get coefficient * |log pi - log pi_old| as a loss. The fraction is the
-  paper's for 7B models; 2e-4 for 32B. Chosen as in `clip_cov`.
+  paper's for 7B models; 2e-4 for 32B. Chosen as in `clip_cov`. Deviation: the
+  recipe's clip stays, of which the paper's code has none.
   """
 
   def chosen(rollouts, advantage):
@@ -222,14 +161,3 @@ def kl_cov(
 
   term = Penalty(coefficient, penalties.absolute_log_ratio, chosen)
   return recipe._replace(penalties=(*recipe.penalties, term))
-
-
-def _weighing_advantages(recipe, weigh):
-  """Replaces the advantages A by weigh(A, rollouts), all per token."""
-
-  def advantages(rewards, rollouts):
-    unweighed = per_token(recipe.advantages(rewards, rollouts), rollouts)
-    mask = kept_tokens(rollouts)
-    return weigh(jnp.where(mask, unweighed, 0.0), rollouts)
-
-  return recipe._replace(advantages=advantages)
