@@ -16,6 +16,12 @@ from ml_collections import ConfigDict
 import grpo_jax
 from experiments.keys import check_keys
 from experiments.named import apply_pieces, call_named
+from experiments.options import (
+  check_division,
+  loop_options,
+  optimizer_options,
+  sampling_options,
+)
 from grpo_jax import host
 from grpo_jax.algorithms import recipes
 from grpo_jax.algorithms.recipes import Recipe, pieces
@@ -89,10 +95,10 @@ def build(config: ConfigDict) -> Parts:
   with _blaming("seed"):
     check_seed(config.seed)
   with _blaming("optimizer"):
-    optimizer = _optimizer_options(config)
-    _check_division(config)
+    optimizer = optimizer_options(config)
+    check_division(config)
   with _blaming("run"):
-    loop = _loop_options(config)
+    loop = loop_options(config)
   with _blaming("warm_start"):
     warm = WarmStartOptions(**config.warm_start)
   with _blaming("recipe"):
@@ -132,7 +138,7 @@ def build(config: ConfigDict) -> Parts:
       prompts_per_step=config.sampling.prompts_per_step,
       max_rounds=config.sampling.max_rounds,
     )
-    sampling = _sampling_options(config, task, config.sampling.temperature, 1.0)
+    sampling = sampling_options(config, task, config.sampling.temperature, 1.0)
     if not sampling.temperature > 0:
       raise ValueError("temperature must be positive to explore.")
     rollout = _rollout(
@@ -145,7 +151,7 @@ def build(config: ConfigDict) -> Parts:
     )
   with _blaming("evaluation"):
     e = config.evaluation
-    evaluation = _sampling_options(config, task, e.temperature, e.top_p)
+    evaluation = sampling_options(config, task, e.temperature, e.top_p)
     evaluation_rollout = _rollout(
       config, task, model, evaluation, e.samples_per_problem
     )
@@ -255,57 +261,6 @@ def _task(config: ConfigDict) -> Task:
   return task
 
 
-def _optimizer_options(config: ConfigDict) -> OptimizerOptions:
-  o = config.optimizer
-  return OptimizerOptions(
-    learning_rate=o.learning_rate,
-    warmup_steps=o.warmup_steps,
-    decay_steps=0,
-    b1=0.9,
-    b2=o.b2,
-    weight_decay=o.weight_decay,
-    max_grad_norm=o.max_grad_norm,
-  )
-
-
-def _check_division(config: ConfigDict) -> None:
-  prompts, size = config.sampling.prompts_per_step, config.sampling.group_size
-  parts, micro = config.optimizer.minibatches, config.optimizer.microbatches
-  if min(prompts, size, parts, micro) < 1:
-    raise ValueError(
-      "minibatches, microbatches, sampling.prompts_per_step and"
-      " sampling.group_size must be at least 1."
-    )
-  if prompts % parts:
-    raise ValueError(
-      f"minibatches = {parts} does not divide sampling.prompts_per_step ="
-      f" {prompts}; possible are {_divisors(prompts)}."
-    )
-  completions = prompts // parts * size
-  if completions % micro:
-    raise ValueError(
-      f"microbatches = {micro} does not divide the {completions} completions"
-      f" of a minibatch; possible are {_divisors(completions)}."
-    )
-
-
-def _divisors(number: int) -> str:
-  found = [d for d in range(1, number + 1) if number % d == 0]
-  return ", ".join(map(str, found))
-
-
-def _sampling_options(
-  config: ConfigDict, task: Task, temperature: float, top_p: float
-) -> SamplingOptions:
-  return SamplingOptions(
-    max_completion_tokens=config.sampling.max_completion_tokens,
-    temperature=temperature,
-    top_k=0,
-    top_p=top_p,
-    stop_ids=task.tokenizer.stop_ids,
-  )
-
-
 def _rollout(
   config: ConfigDict,
   task: Task,
@@ -327,20 +282,6 @@ def _rollout(
     group_size=group_size,
     max_prompt_tokens=config.sampling.max_prompt_tokens,
     judge_steps=judge_steps,
-  )
-
-
-def _loop_options(config: ConfigDict) -> LoopOptions:
-  return LoopOptions(
-    steps=config.run.steps,
-    minibatches=config.optimizer.minibatches,
-    microbatches=config.optimizer.microbatches,
-    evaluate_every_steps=config.evaluation.every_steps,
-    checkpoint_every_steps=config.run.checkpoint_every_steps,
-    logged_prompts=config.run.logged_prompts,
-    max_skipped_in_a_row=config.run.max_skipped_in_a_row,
-    seed=config.seed,
-    temperature=config.sampling.temperature,
   )
 
 

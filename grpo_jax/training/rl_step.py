@@ -13,8 +13,9 @@ from grpo_jax.training.batches import make_minibatches
 from grpo_jax.training.collect import collect
 from grpo_jax.training.metrics import mean_totals, rollout_metrics
 from grpo_jax.training.rollouts import sample_rows
+from grpo_jax.training.scoring import make_scorer
 from grpo_jax.training.setup import HostState, Setup
-from grpo_jax.training.step import make_scorer, make_train_step
+from grpo_jax.training.step import make_train_step
 from grpo_jax.types import TrainState
 
 _log = logging.getLogger(__name__)

@@ -38,7 +38,7 @@ def random_rollouts():
       sample_mask=np.ones((P, G), bool),
       version=np.zeros(P, np.int32),
       outcome=accuracy + rng.normal(size=(P, G)).astype(np.float32) / 8,
-      components=accuracy[..., None],
+      components=np.stack([accuracy, logp.sum(-1)], -1).astype(np.float32),
       accuracy=accuracy,
       step_rewards=np.zeros_like(logp, np.float32),
       step_mask=np.zeros_like(mask),

@@ -9,11 +9,11 @@ import pytest
 from grpo_jax.algorithms import recipes
 from grpo_jax.models.critic import init_critic
 from grpo_jax.training.batches import make_minibatches
+from grpo_jax.training.scoring import make_scorer
 from grpo_jax.training.step import (
   OptimizerOptions,
   init_state,
   make_optimizer,
-  make_scorer,
   make_train_step,
 )
 

@@ -13,12 +13,12 @@ from grpo_jax.algorithms import recipes
 from grpo_jax.models.logprobs import completion_rows, score
 from grpo_jax.training import step as step_module
 from grpo_jax.training.batches import make_minibatches
+from grpo_jax.training.scoring import make_scorer
 from grpo_jax.training.step import (
   OptimizerOptions,
   init_state,
   make_optimizer,
   make_schedule,
-  make_scorer,
   make_train_step,
 )
 

@@ -1,0 +1,77 @@
+"""Sections of a ConfigDict as the typed options of the parts."""
+
+from ml_collections import ConfigDict
+
+from grpo_jax.sampling.decode import SamplingOptions
+from grpo_jax.training.rollouts import Task
+from grpo_jax.training.setup import LoopOptions
+from grpo_jax.training.step import OptimizerOptions
+
+
+def optimizer_options(config: ConfigDict) -> OptimizerOptions:
+  """Of the updates of reinforcement; raises ValueError like the others."""
+  o = config.optimizer
+  return OptimizerOptions(
+    learning_rate=o.learning_rate,
+    warmup_steps=o.warmup_steps,
+    decay_steps=0,
+    b1=0.9,
+    b2=o.b2,
+    weight_decay=o.weight_decay,
+    max_grad_norm=o.max_grad_norm,
+  )
+
+
+def check_division(config: ConfigDict) -> None:
+  """Raises a ValueError if a rollout batch cannot be split as configured."""
+  prompts, size = config.sampling.prompts_per_step, config.sampling.group_size
+  parts, micro = config.optimizer.minibatches, config.optimizer.microbatches
+  if min(prompts, size, parts, micro) < 1:
+    raise ValueError(
+      "minibatches, microbatches, sampling.prompts_per_step and"
+      " sampling.group_size must be at least 1."
+    )
+  if prompts % parts:
+    raise ValueError(
+      f"minibatches = {parts} does not divide sampling.prompts_per_step ="
+      f" {prompts}; possible are {_divisors(prompts)}."
+    )
+  completions = prompts // parts * size
+  if completions % micro:
+    raise ValueError(
+      f"microbatches = {micro} does not divide the {completions} completions"
+      f" of a minibatch; possible are {_divisors(completions)}."
+    )
+
+
+def _divisors(number: int) -> str:
+  found = [d for d in range(1, number + 1) if number % d == 0]
+  return ", ".join(map(str, found))
+
+
+def sampling_options(
+  config: ConfigDict, task: Task, temperature: float, top_p: float
+) -> SamplingOptions:
+  """Of training, or of evaluation, by temperature and top_p."""
+  return SamplingOptions(
+    max_completion_tokens=config.sampling.max_completion_tokens,
+    temperature=temperature,
+    top_k=0,
+    top_p=top_p,
+    stop_ids=task.tokenizer.stop_ids,
+  )
+
+
+def loop_options(config: ConfigDict) -> LoopOptions:
+  """Of the loop, from several sections."""
+  return LoopOptions(
+    steps=config.run.steps,
+    minibatches=config.optimizer.minibatches,
+    microbatches=config.optimizer.microbatches,
+    evaluate_every_steps=config.evaluation.every_steps,
+    checkpoint_every_steps=config.run.checkpoint_every_steps,
+    logged_prompts=config.run.logged_prompts,
+    max_skipped_in_a_row=config.run.max_skipped_in_a_row,
+    seed=config.seed,
+    temperature=config.sampling.temperature,
+  )
