@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from grpo_jax.algorithms import advantages as adv
 from grpo_jax.algorithms import penalties, recipes
@@ -60,6 +61,79 @@ def test_exact_gradient_of_a_bandit(name, advantages, golden):
       assert actual == pytest.approx(expected, rel=1e-4)
       if name == "rloo":
         assert actual == pytest.approx(row["true_grad_J"], rel=1e-4)
+
+
+def test_maxrl_is_the_truncated_likelihood_less_its_baseline(golden):
+  """The golden one has none: (1/K) sum r S = ours + mean S where K > 0."""
+  case, expected = golden("maxrl_unbiased_for_truncated_ml")
+  p, N = case["p"], case["N"]
+
+  def with_mean_score(rewards, sample_mask):
+    ours = adv.maximum_likelihood_advantages(rewards, sample_mask, eps=0.0)
+    return ours + rewards.any(axis=-1, keepdims=True)
+
+  actual = bandit_gradient(jax.jit(with_mean_score), p, N)
+  assert actual == pytest.approx(expected["expected_estimator"], rel=1e-5)
+
+
+def test_difficulty_weights(golden):
+  """How much a problem that is solved with chance p pulls, by algorithm."""
+  _, outputs = golden("difficulty_weights")
+  G = 512
+  success = np.arange(G) < np.arange(G + 1)[:, None]  # k of G are right
+  rewards = jnp.asarray(success, jnp.float32)
+  mask = jnp.ones(success.shape, bool)
+
+  def expected_pull(advantages, p):
+    # sum of A is 0, so the gradient is the mean of A r; k is binomial.
+    pull = np.mean(advantages * rewards, axis=1, dtype=float)
+    return np.sum(binom.pmf(np.arange(G + 1), G, p) * pull)
+
+  relative = partial(adv.group_relative_advantages, rewards, mask, ddof=0)
+  dr_grpo = relative(scale="none", eps=0.0)
+  grpo = relative(scale="group_std", eps=0.0)
+  maxrl = adv.maximum_likelihood_advantages(rewards, mask, eps=0.0)
+  for row in outputs["rows"]:
+    p = row["p"]
+    gain = expected_pull(dr_grpo, p)
+    assert gain == pytest.approx(row["gain_drgrpo"], rel=2 / G)
+    root = expected_pull(grpo, p)
+    assert root == pytest.approx(row["gain_grpo_sqrt"], rel=2e-2)
+    assert root / gain == pytest.approx(row["grpo_1_over_sqrt"], rel=2e-2)
+    # 512 pulls are nearly the whole likelihood, 16 not for rare successes.
+    assert expected_pull(maxrl, p) / gain == pytest.approx(row["ml"], rel=1e-2)
+
+
+def test_kl_estimators_of_two_gaussians(golden):
+  """Bias and spread of k1, k2, k3 under samples of the policy, N(0, 1)."""
+  _, outputs = golden("schulman_gaussian_toy")
+  x, weight = np.polynomial.hermite_e.hermegauss(80)
+  weight = weight / weight.sum()
+  with jax.enable_x64(True):
+    for row in outputs["rows"]:
+      mu, true = row["mu"], row["true_kl"]
+      logp, ref = (jnp.asarray(-((x - m) ** 2) / 2)[None] for m in (0.0, mu))
+      batch = TrainBatch(
+        rows=None,
+        tokens=None,
+        loss_mask=jnp.ones(logp.shape, bool),
+        weight=None,
+        advantage=None,
+        old_logp=logp,
+        ref_logp=ref,
+      )
+      scores = TokenScores(logp=logp, entropy=None)
+      values = {
+        "k1": logp - ref,
+        "k2": penalties.kl_k2(scores, batch),
+        "k3": penalties.kl_k3(scores, batch),
+      }
+      for name, value in values.items():
+        mean = np.sum(weight * value[0])
+        std = np.sqrt(np.sum(weight * (value[0] - mean) ** 2))
+        assert std / true == pytest.approx(row[f"{name}_std_over_true"])
+        bias = row.get(f"{name}_bias", row.get(f"{name}_bias_over_true"))
+        assert mean / true - 1 == pytest.approx(bias, abs=1e-9)
 
 
 UNBIASED = {
