@@ -72,10 +72,10 @@ class Parts(NamedTuple):
 
 @contextlib.contextmanager
 def _blaming(section: str) -> Iterator[None]:
-  """A ValueError about the values of a section is the user's to mend."""
+  """A wrong value or type in a section is the user's to mend."""
   try:
     yield
-  except ValueError as error:
+  except (TypeError, ValueError) as error:
     raise UserError(f"config.{section}: {error}") from error
 
 
@@ -115,7 +115,12 @@ def build(config: ConfigDict) -> Parts:
         ),
       },
     )
+    if not isinstance(recipe, Recipe):
+      raise ValueError(
+        f"{config.recipe.name!r} must return a Recipe, not {recipe!r}."
+      )
     recipe = apply_pieces("recipe.pieces", config.recipe.pieces, pieces, recipe)
+    _ = recipe.initial_memory  # two of one name are refused before the run
   with _blaming("task"):
     task = _task(config)
     if recipe.needs_steps and task.judge_steps is None:

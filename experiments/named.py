@@ -10,6 +10,9 @@ from typing import Any
 from experiments.keys import unknown_name
 from grpo_jax.errors import UserError
 
+# What text that is no Python, or too much of it, leads to.
+_NOT_PYTHON = (SyntaxError, TypeError, ValueError, RecursionError, MemoryError)
+
 
 def call_named(
   what: str,
@@ -59,11 +62,15 @@ def apply_pieces(what: str, pieces: str, home: ModuleType, value: Any) -> Any:
   """
   try:
     calls = ast.parse(f"[{pieces}]", mode="eval").body.elts
+    for call in calls:
+      if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
+        raise ValueError(f"{ast.unparse(call)!r} is no piece(key=value)")
     parsed = [(call.func.id, _literals(call)) for call in calls]
-  except (SyntaxError, ValueError, AttributeError) as error:
+  except _NOT_PYTHON as error:
     raise UserError(
       f"config.{what} must read like 'piece(key=value), piece(key=value)', not"
-      f" {pieces!r} ({error})."
+      f" {pieces[:200]!r} ({error}). Pieces are those of {home.__name__}; your"
+      " own go into a recipe of your own."
     ) from error
   for name, extra in parsed:
     function = _find(what, name, home)
@@ -88,14 +95,14 @@ def _call(what, name, function, extra, given):
   for key in extra:
     if key not in accepted:
       raise UserError(
-        unknown_name(f"argument of {what} {name!r}", key, accepted)
+        unknown_name(f"argument of {what}, {name}:", key, accepted)
       )
   try:
     inspect.signature(function).bind(**given, **extra)
   except TypeError as error:
     raise UserError(
-      f"config.{what}: {name!r} cannot be called with"
-      f" {sorted(given | extra)} ({error})."
+      f"config.{what}: {name!r} cannot be called: {error}. It is given"
+      f" {', '.join(sorted(given | extra))}."
     ) from error
   return function(**given, **extra)
 
@@ -105,8 +112,12 @@ def _find(what: str, name: str, home: ModuleType | None) -> Callable:
   if colon:
     try:
       module = importlib.import_module(module_name)
-    except ImportError as error:
-      raise UserError(f"config.{what}.name: {error}.") from error
+    except (ImportError, TypeError, ValueError) as error:
+      raise UserError(
+        f"config.{what}.name: {module_name!r} cannot be imported ({error})."
+        " Name it as Python does, package.module:function, from a folder that"
+        " is in PYTHONPATH or the working directory."
+      ) from error
   elif home is None:
     raise UserError(
       f"config.{what}.name must be module:function, not {name!r}."
@@ -118,14 +129,18 @@ def _find(what: str, name: str, home: ModuleType | None) -> Callable:
   if function_name not in functions and not (
     colon and inspect.isfunction(function)
   ):
-    raise UserError(unknown_name(what, function_name, functions))
+    hint = "" if home is None else " Your own is named module:function."
+    raise UserError(unknown_name(what, function_name, functions) + hint)
   return function
 
 
 def _parse_args(what: str, args: str) -> dict[str, Any]:
   try:
-    return _literals(ast.parse(f"f({args})", mode="eval").body)
-  except (SyntaxError, ValueError) as error:
+    call = ast.parse(f"f({args})", mode="eval").body
+    if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
+      raise ValueError("this is no list of arguments")
+    return _literals(call)
+  except _NOT_PYTHON as error:
     raise UserError(
       f"config.{what}.args must read like 'key=value, key=value', not"
       f" {args!r} ({error})."

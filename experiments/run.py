@@ -146,7 +146,10 @@ def _list_recipes() -> int:
   from experiments.recipe_table import COLUMNS, recipe_rows
   from grpo_jax.reporting.tables import text_table
 
-  print(text_table([COLUMNS, *recipe_rows()]))
+  for name, paper, *rest in recipe_rows():
+    print(f"{name}  {paper}")
+    parts = zip(COLUMNS[2:], rest, strict=True)
+    print(text_table([("", *part) for part in parts if part[1] != "-"]))
   return 0
 
 

@@ -70,8 +70,25 @@ def prepare(
     rewards=rewards,
   )
   return prepared, {
-    m.name: m.update(memory[m.name], rewards, rollouts) for m in recipe.memories
+    m.name: _updated(m, memory[m.name], rewards, trained)
+    for m in recipe.memories
   }
+
+
+def _updated(memory, state, rewards, rollouts):
+  """The next state, which a checkpoint must be able to hold like the first."""
+  after = memory.update(state, rewards, rollouts)
+  before, found = (jax.tree.map(_description, x) for x in (state, after))
+  if before != found:
+    raise ValueError(
+      f"the memory {memory.name!r} must keep its structure, shapes and dtypes:"
+      f" {before}, not {found}."
+    )
+  return after
+
+
+def _description(x):
+  return f"{jnp.asarray(x).dtype}{list(jnp.shape(x))}"
 
 
 def optimizer_batch(

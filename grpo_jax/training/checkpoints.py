@@ -145,7 +145,10 @@ class Checkpoints(contextlib.AbstractContextManager):
     except Exception:  # damaged: the caller finds out
       return
     shapes = [
-      sorted(tuple(leaf.shape) for leaf in jax.tree.leaves(tree))
+      sorted(
+        (_path(path), tuple(leaf.shape))
+        for path, leaf in jax.tree.leaves_with_path(tree)
+      )
       for tree in (saved, target)
     ]
     if shapes[0] != shapes[1]:
@@ -168,6 +171,15 @@ class Checkpoints(contextlib.AbstractContextManager):
 
   def __exit__(self, *_) -> None:
     self._manager.close()
+
+
+def _path(path) -> str:
+  """Names along a path, however a saved tree spells its containers."""
+  keys = (
+    getattr(key, "key", getattr(key, "name", getattr(key, "idx", key)))
+    for key in path
+  )
+  return "/".join(map(str, keys))
 
 
 def _brief(error: Exception) -> str:

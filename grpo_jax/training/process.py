@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from grpo_jax.data.tokenizer import Tokenizer
+from grpo_jax.errors import UserError
 
 # (example, completion) -> (end, reward) of each step, in the order of the
 # text. `end` counts the characters up to the step's end; beyond the text it
@@ -38,7 +39,7 @@ def judged_steps(
   rewards = np.zeros(tokens.shape, np.float32)
   mask = np.zeros(tokens.shape, bool)
   for p, g in np.ndindex(*lengths.shape):
-    steps = judge(examples[p], texts[p][g])
+    steps = _checked(judge(examples[p], texts[p][g]), texts[p][g])
     row, count = tokens[p, g], int(lengths[p, g])
     if not steps or not count:
       continue
@@ -52,3 +53,18 @@ def judged_steps(
       rewards[p, g, t] = reward
       mask[p, g, t] = True
   return rewards, mask
+
+
+def _checked(steps, text: str) -> Sequence[tuple[int, float]]:
+  """Steps whose ends and rewards are finite numbers."""
+  try:
+    fine = all(np.isfinite(end) and np.isfinite(r) for end, r in steps)
+  except (TypeError, ValueError):
+    fine = False
+  if not fine:
+    raise UserError(
+      f"judge_steps gave {steps!r} for the completion {text[:200]!r}; it must"
+      " give pairs of an end, in characters, and a finite reward.",
+      exit_code=1,
+    )
+  return steps

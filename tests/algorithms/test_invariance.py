@@ -90,7 +90,7 @@ def test_the_list_is_complete():
   assert {name for name in own if not name.startswith("_")} == set(PIECES)
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", every_recipe.NAMES)
 def test_under_vmap(name, compiled, random_batch):
   batches = [random_batch(seed) for seed in (9, 10)]
   stacked = jax.tree.map(lambda *x: jnp.stack(x), *batches)
@@ -121,7 +121,7 @@ def test_microbatches(name, compiled, random_batch):
   same(run(*batch, parts=4), run(*batch))
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", every_recipe.NAMES)
 def test_eager(name, compiled, random_batch, loss_and_grad):
   rollouts, logp = random_batch(2)
   eager = loss_and_grad(recipe(name), rollouts, logp, entropy=-logp)[:2]

@@ -75,9 +75,10 @@ def test_the_readme_tells_every_piece():
 def test_list_recipes(run):
   code, shown = run("--list_recipes")
   assert code == 0
-  header, *rows = shown.splitlines()
-  assert header.split() == list(COLUMNS)
-  assert [row.split()[0] for row in rows] == [row[0] for row in recipe_rows()]
+  names = [row.split() for row in shown.splitlines() if row[0] != " "]
+  assert names == [list(row[:2]) for row in recipe_rows()]
+  parts = {row.split()[0] for row in shown.splitlines() if row[0] == " "}
+  assert parts == set(COLUMNS[2:])
 
 
 @pytest.mark.parametrize("name", VARIANTS)

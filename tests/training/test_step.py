@@ -56,9 +56,9 @@ def _gradient_step(recipe, model, params):
 
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
 def test_microbatches_and_padding_change_neither_loss_nor_gradient(
-  model, params, random_rollouts, assert_trees_close, weighting
+  variant, random_rollouts, assert_trees_close, weighting
 ):
-  run = _gradient_step(WEIGHTINGS[weighting], model, params)
+  run = _gradient_step(WEIGHTINGS[weighting], *variant(layers=1))
   rollouts = random_rollouts()
   whole = run(rollouts)
   assert abs(whole[0]) > 1e-3

@@ -138,6 +138,8 @@ def reinforce_plus_plus(
   """
   check_range(kl_coefficient=kl_coefficient)
   check_range(0.0, 1.0, discount=discount)
+  if each not in ("token", "sequence"):
+    raise ValueError("each must be 'token' or 'sequence'.")
   return grpo(length_budget=length_budget, eps=eps)._replace(
     advantages=partial(
       _normalised_return,

@@ -100,7 +100,10 @@ class Recipe(NamedTuple):
   @property
   def initial_memory(self) -> dict[str, Any]:
     """The states of its memories before the first rollout batch, by name."""
-    return {memory.name: memory.initial for memory in self.memories}
+    states = {memory.name: memory.initial for memory in self.memories}
+    if len(states) < len(self.memories):
+      raise ValueError("two memories of the recipe have the same name.")
+    return states
 
 
 def outcome_rewards(rollouts):
@@ -163,9 +166,15 @@ def group_relative(scale: str, ddof: int, eps: float) -> Callable:
 
 def per_token(advantages, rollouts):
   """Advantages `[P, G, T]`, from those or from `[P, G]`."""
+  shape = rollouts.loss_mask.shape
+  if advantages.shape not in (shape, shape[:2]):
+    raise ValueError(
+      f"advantages must have shape {shape[:2]} or {shape}, not"
+      f" {advantages.shape}."
+    )
   if advantages.ndim == 2:
     advantages = advantages[..., None]
-  return jnp.broadcast_to(advantages, rollouts.loss_mask.shape)
+  return jnp.broadcast_to(advantages, shape)
 
 
 def check_range(

@@ -11,6 +11,7 @@ from grpo_jax.algorithms import corrections
 from grpo_jax.algorithms.recipes.recipe import (
   Memory,
   Recipe,
+  check_range,
   kept_tokens,
   per_token,
 )
@@ -51,6 +52,7 @@ def high_entropy_tokens(recipe: Recipe, *, fraction: float = 0.2) -> Recipe:
 
   The others keep their place in the denominator.
   """
+  check_range(0.0, 1.0, fraction=fraction)
 
   def weigh(advantage, rollouts):
     mask = kept_tokens(rollouts)
@@ -76,6 +78,9 @@ def clip_cov(
   tokens that the ratio's clip stops, of which there are none yet. The recipe's
   own clip stays as it is; the paper's is so wide that it never acts.
   """
+  check_range(0.0, 1.0, fraction=fraction)
+  if any(memory.name == "clip_cov_batches" for memory in recipe.memories):
+    raise ValueError("the recipe has Clip-Cov already.")
 
   def weigh(advantage, rollouts):
     mask = kept_tokens(rollouts)
@@ -106,8 +111,7 @@ def drop_truncated(recipe: Recipe) -> Recipe:
   """Overlong filtering that reaches the statistics (arXiv:2503.14476).
 
   Truncated completions are not trained on, as DAPO has it, and their rewards
-  move no mean of their group either, which the paper leaves open. A critic
-  and a memory still see them.
+  move no mean of their group either, which the paper leaves open.
   """
 
   def advantages(rewards, rollouts):

@@ -1,5 +1,6 @@
 """Terms of the loss or of the reward, and bounds of the ratio."""
 
+import math
 from functools import partial
 from typing import Literal
 
@@ -62,6 +63,7 @@ def _refuse_a_second_kl(recipe):
 
 def entropy_bonus(recipe: Recipe, *, coefficient: float) -> Recipe:
   """c_2 H of PPO (arXiv:1707.06347, eq. 9), weighted as the loss is."""
+  check_range(-math.inf, coefficient=coefficient)
   bonus = Penalty(coefficient, penalties.negative_entropy)
   return recipe._replace(penalties=(*recipe.penalties, bonus))
 
@@ -85,6 +87,9 @@ def adaptive_entropy(
   Returns:
     A recipe with one more penalty and one more memory.
   """
+  check_range(target=target, delta=delta)
+  if any(memory.name == "entropy_coefficient" for memory in recipe.memories):
+    raise ValueError("the recipe has an adaptive entropy bonus already.")
 
   def mean_entropy(rollouts):
     mask = kept_tokens(rollouts)
@@ -121,6 +126,7 @@ def dual_clip(recipe: Recipe, *, ratio_cap: float = 3.0) -> Recipe:
 
 def clamped_log_ratio(recipe: Recipe, *, limit: float = 20.0) -> Recipe:
   """Bounds log-ratios, in nats; 20 is that of verl and OpenRLHF."""
+  check_range(1e-6, limit=limit)
   return recipe._replace(
     log_ratio=ratios.clamped(recipe.log_ratio, limit=limit)
   )
@@ -148,6 +154,8 @@ def kl_cov(
   paper's for 7B models; 2e-4 for 32B. Chosen as in `clip_cov`. Deviation: the
   recipe's clip stays, of which the paper's code has none.
   """
+  check_range(0.0, 1.0, fraction=fraction)
+  check_range(coefficient=coefficient)
 
   def chosen(rollouts, advantage):
     mask = kept_tokens(rollouts)
