@@ -86,6 +86,7 @@ def test_each_runs_by_its_path(name, call, tmp_path):
   code, error = call(
     QUICKSTART,
     *TINY,
+    "--config.warm_start.max_steps=0",
     "--config.run.steps=1",
     f"--config.recipe.name=experiments.variants.walkthrough:{name}",
     f"--workdir={tmp_path}",
