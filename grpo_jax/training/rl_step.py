@@ -70,7 +70,7 @@ def make_step(setup: Setup) -> Callable:
     # The schedule counts the updates that were made, and a policy that waits
     # for its critic has made fewer.
     counts = optax.tree_utils.tree_get_all_with_path(state.opt_state, "count")
-    updates = min(int(count) for _, count in counts)
+    updates = min(jax.device_get([count for _, count in counts]))
     metrics["learning_rate"] = float(setup.schedule(updates))
     updating = time.perf_counter()
     state, update_metrics = _update(

@@ -11,6 +11,9 @@ import numpy as np
 from grpo_jax.models.config import ModelConfig
 from grpo_jax.models.logprobs import completion_rows, score
 
+# The fields of rollouts that a scorer needs.
+_READ = ("prompt_tokens", "prompt_lengths", "tokens", "lengths")
+
 
 def make_scorer(
   config: ModelConfig,
@@ -33,12 +36,12 @@ def make_scorer(
     host. It sets `old_logp`, `entropy`, `ref_logp` and the critic's values.
   """
 
-  def scores_of(params, critic, rollouts):
-    P, G, T = rollouts.tokens.shape
-    tokens = rollouts.tokens.reshape(P * G, T)
+  def scores_of(params, critic, groups):
+    P, G, T = groups["tokens"].shape
+    tokens = groups["tokens"].reshape(P * G, T)
     rows = completion_rows(
-      jnp.repeat(rollouts.prompt_tokens, G, axis=0),
-      jnp.repeat(rollouts.prompt_lengths, G, axis=0),
+      jnp.repeat(groups["prompt_tokens"], G, axis=0),
+      jnp.repeat(groups["prompt_lengths"], G, axis=0),
       tokens,
     )
     scores = score(
@@ -47,31 +50,28 @@ def make_scorer(
     return jax.tree.map(lambda x: x.reshape(P, G, T), scores)
 
   @jax.jit
-  def policy_fields(params, critic, rollouts):
-    scores = scores_of(params, critic, rollouts)
+  def policy_fields(params, critic, groups):
+    scores = scores_of(params, critic, groups)
     fields = {"old_logp": scores.logp, "entropy": scores.entropy}
     if critic:
-      last = jnp.maximum(rollouts.lengths - 1, 0)[..., None]
+      last = jnp.maximum(groups["lengths"] - 1, 0)[..., None]
       final = jnp.take_along_axis(scores.next_value, last, axis=-1)
       fields |= {"value": scores.value, "final_value": final[..., 0]}
     return fields
 
   @jax.jit
-  def reference_fields(params, rollouts):
-    return {"ref_logp": scores_of(params, (), rollouts).logp}
+  def reference_fields(params, groups):
+    return {"ref_logp": scores_of(params, (), groups).logp}
 
   def in_calls(fields_of, rollouts):
     parts = []
     for at in range(0, len(rollouts.lengths), groups_per_call):
-      part = jax.tree.map(
-        lambda x, at=at: x[at : at + groups_per_call], rollouts
-      )
-      count = len(part.lengths)
+      groups = {n: rollouts[n][at : at + groups_per_call] for n in _READ}
+      count = len(groups["lengths"])
+      missing = groups_per_call - count
       filled = jax.tree.map(
-        lambda x: np.concatenate(
-          [x, np.repeat(x[:1], groups_per_call - len(x), axis=0)]
-        ),
-        part,
+        lambda x, n=missing: np.concatenate([x, np.repeat(x[:1], n, axis=0)]),
+        groups,
       )
       fields = jax.device_get(fields_of(filled))
       parts.append(jax.tree.map(lambda x, n=count: x[:n], fields))
