@@ -69,7 +69,7 @@ def _kl(function: Callable, recipe: Recipe) -> str:
 def spelled(function: Callable) -> str:
   """A function with its bound constants: "constant_length(count_empty=True)".
 
-  Functions that others are made of come first: "length_projected of ...".
+  A function that is made of others comes first: "whitened of generalised".
   """
   if not isinstance(function, partial):
     return _name(function)

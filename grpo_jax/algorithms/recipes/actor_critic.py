@@ -12,6 +12,7 @@ from grpo_jax.algorithms.recipes.recipe import (
   Critic,
   Penalty,
   Recipe,
+  check_choice,
   check_range,
   kept_tokens,
   rewards_with_kl,
@@ -57,8 +58,7 @@ def ppo(
     critic_warmup_steps=critic_warmup_steps,
   )
   check_range(0.0, 1.0, discount=discount, trace_decay=trace_decay)
-  if critic not in ("head", "model"):
-    raise ValueError("critic must be 'head' or 'model'.")
+  check_choice(("head", "model"), critic=critic)
   if not critic_learning_rate_factor > 0:
     raise ValueError("critic_learning_rate_factor must be positive.")
   estimate = partial(

@@ -12,10 +12,12 @@ from grpo_jax.algorithms.batch_advantages import (
   next_moving_baseline,
 )
 from grpo_jax.algorithms.ratios import product_log_ratio
+from grpo_jax.algorithms.recipes import pieces
 from grpo_jax.algorithms.recipes.group import dr_grpo, grpo
 from grpo_jax.algorithms.recipes.recipe import (
   Memory,
   Recipe,
+  check_choice,
   check_range,
   group_relative,
   kept_tokens,
@@ -25,7 +27,6 @@ from grpo_jax.algorithms.recipes.recipe import (
   rewards_with_kl,
 )
 from grpo_jax.algorithms.returns import reward_to_go
-from grpo_jax.algorithms.shaping import sequence_kl
 from grpo_jax.algorithms.surrogates import (
   log_likelihood,
   regularised_log_likelihood,
@@ -49,27 +50,15 @@ def rloo(
   `ratio="sequence"` is TRL's trainer, PPO's clip on the whole completion's
   ratio.
   """
-  if ratio not in ("none", "sequence"):
-    raise ValueError("ratio must be 'none' or 'sequence'.")
-  check_range(kl_coefficient=kl_coefficient)
-
+  check_choice(("none", "sequence"), ratio=ratio)
   base = grpo(length_budget=length_budget, eps=eps)._replace(
     advantages=partial(per_group, adv.leave_one_out_advantages)
   )
   if kl_coefficient:
-    base = base._replace(
-      shape_rewards=partial(_outcome_and_kl, kl_coefficient),
-      needs_reference=True,
-    )
+    base = pieces.kl_in_reward(base, coefficient=kl_coefficient)
   if ratio == "sequence":
     return base._replace(log_ratio=product_log_ratio)
   return base._replace(weights=_sum_mean, surrogate=log_likelihood)
-
-
-def _outcome_and_kl(kl_coefficient, rollouts):
-  return rollouts.outcome - kl_coefficient * sequence_kl(
-    rollouts.old_logp, rollouts.ref_logp, rollouts.loss_mask
-  )
 
 
 def opo(*, length_budget: int) -> Recipe:
@@ -138,8 +127,7 @@ def reinforce_plus_plus(
   """
   check_range(kl_coefficient=kl_coefficient)
   check_range(0.0, 1.0, discount=discount)
-  if each not in ("token", "sequence"):
-    raise ValueError("each must be 'token' or 'sequence'.")
+  check_choice(("token", "sequence"), each=each)
   return grpo(length_budget=length_budget, eps=eps)._replace(
     advantages=partial(
       _normalised_return,
@@ -180,6 +168,7 @@ def reinforce_plus_plus_baseline(
   Centres rewards on their group, then normalises over the batch; KL is a k2
   loss. The paper gives no coefficient: 1e-5 is that of OpenRLHF's script.
   """
+  check_choice(("token", "sequence"), each=each)
   return grpo(length_budget=length_budget, eps=eps)._replace(
     advantages=partial(_normalised_centred, each=each, ddof=ddof, eps=std_eps),
     penalties=kl_penalty(kl_coefficient, "k2"),
@@ -213,13 +202,12 @@ def reinforce_moving_average(
   clipping of the description is `optimizer.max_grad_norm`. The baseline is 0
   for the first batch.
   """
-  check_range(kl_coefficient=kl_coefficient)
   check_range(0.0, 1.0, decay=decay or 0.0)
-  base = rloo(length_budget=length_budget, kl_coefficient=kl_coefficient)
-  return grpo(length_budget=length_budget, eps=eps)._replace(
-    shape_rewards=base.shape_rewards,
+  base = grpo(length_budget=length_budget, eps=eps)
+  if kl_coefficient:
+    base = pieces.kl_in_reward(base, coefficient=kl_coefficient)
+  return base._replace(
     advantages=_above_the_moving_average,
-    needs_reference=base.needs_reference,
     memories=(
       Memory(
         name="moving_average",

@@ -99,10 +99,15 @@ class Recipe(NamedTuple):
 
   @property
   def initial_memory(self) -> dict[str, Any]:
-    """The states of its memories before the first rollout batch, by name."""
+    """The states of its memories before the first rollout batch, by name.
+
+    Raises:
+      ValueError: two memories have the same name.
+    """
     states = {memory.name: memory.initial for memory in self.memories}
     if len(states) < len(self.memories):
-      raise ValueError("two memories of the recipe have the same name.")
+      names = sorted(memory.name for memory in self.memories)
+      raise ValueError(f"two memories of the recipe have one name: {names}.")
     return states
 
 
@@ -178,14 +183,21 @@ def per_token(advantages, rollouts):
 
 
 def check_range(
-  lowest: float = 0.0, highest: float = math.inf, **values: float
+  at_least: float = 0.0, at_most: float = math.inf, **values: float
 ) -> None:
   """Raises a ValueError that names the argument which lies outside."""
   for name, value in values.items():
-    if not lowest <= value <= highest:
+    if not at_least <= value <= at_most:
       raise ValueError(
-        f"{name} must lie between {lowest:g} and {highest:g}, not {value}."
+        f"{name} must lie between {at_least:g} and {at_most:g}, not {value}."
       )
+
+
+def check_choice(choices: tuple[str, ...], **values: str) -> None:
+  """Raises a ValueError that names the argument which is none of them."""
+  for name, value in values.items():
+    if value not in choices:
+      raise ValueError(f"{name} must be one of {choices}, not {value!r}.")
 
 
 def kl_penalty(coefficient: float, estimator: str = "k3") -> tuple:

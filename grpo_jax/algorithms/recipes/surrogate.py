@@ -86,8 +86,7 @@ def cispo(
   TRL's. Two more readings of the name: bounds 0.8 and 1.2 give verl's,
   highest = 1 + eps_high gives MiniMax's notation.
   """
-  if not 0 <= lowest <= highest:
-    raise ValueError("lowest must lie between 0 and highest.")
+  check_range(0.0, highest, lowest=lowest)
   return dapo(
     length_budget=length_budget,
     overlong_penalty=overlong_penalty,

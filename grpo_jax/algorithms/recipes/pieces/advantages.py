@@ -79,8 +79,6 @@ def clip_cov(
   own clip stays as it is; the paper's is so wide that it never acts.
   """
   check_range(0.0, 1.0, fraction=fraction)
-  if any(memory.name == "clip_cov_batches" for memory in recipe.memories):
-    raise ValueError("the recipe has Clip-Cov already.")
 
   def weigh(advantage, rollouts):
     mask = kept_tokens(rollouts)

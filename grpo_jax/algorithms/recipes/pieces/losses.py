@@ -43,7 +43,7 @@ def kl_in_reward(recipe: Recipe, *, coefficient: float) -> Recipe:
   pass_at_k, maxrl and supervised.
   """
   _refuse_a_second_kl(recipe)
-  check_range(coefficient=coefficient)
+  check_range(kl_coefficient=coefficient)
 
   def shape_rewards(rollouts):
     return recipe.shape_rewards(rollouts) - coefficient * sequence_kl(
@@ -87,9 +87,7 @@ def adaptive_entropy(
   Returns:
     A recipe with one more penalty and one more memory.
   """
-  check_range(target=target, delta=delta)
-  if any(memory.name == "entropy_coefficient" for memory in recipe.memories):
-    raise ValueError("the recipe has an adaptive entropy bonus already.")
+  check_range(target=target, delta=delta, highest=highest)
 
   def mean_entropy(rollouts):
     mask = kept_tokens(rollouts)
