@@ -12,7 +12,8 @@ from scipy.stats import binom
 from grpo_jax.algorithms import advantages as adv
 from grpo_jax.algorithms import penalties, recipes
 from grpo_jax.algorithms.loss import optimizer_batch, prepare, token_loss
-from grpo_jax.types import TokenScores, TrainBatch
+from grpo_jax.types import TokenScores
+from tests.algorithms.oracles import penalty_batch
 
 T = 6
 
@@ -113,15 +114,7 @@ def test_kl_estimators_of_two_gaussians(golden):
     for row in outputs["rows"]:
       mu, true = row["mu"], row["true_kl"]
       logp, ref = (jnp.asarray(-((x - m) ** 2) / 2)[None] for m in (0.0, mu))
-      batch = TrainBatch(
-        rows=None,
-        tokens=None,
-        loss_mask=jnp.ones(logp.shape, bool),
-        weight=None,
-        advantage=None,
-        old_logp=logp,
-        ref_logp=ref,
-      )
+      batch = penalty_batch(np.ones(logp.shape), old_logp=logp, ref_logp=ref)
       scores = TokenScores(logp=logp, entropy=None)
       values = {
         "k1": logp - ref,
@@ -196,14 +189,8 @@ def test_expected_gradients_of_kl_estimators():
 
       def loss(logits):
         logp = jax.nn.log_softmax(logits)[None]
-        batch = TrainBatch(
-          rows=None,
-          tokens=None,
-          loss_mask=jnp.ones((1, 3), bool),
-          weight=None,
-          advantage=None,
-          old_logp=sampled_from[None],
-          ref_logp=ref[None],
+        batch = penalty_batch(
+          np.ones((1, 3)), old_logp=sampled_from[None], ref_logp=ref[None]
         )
         values = penalty(TokenScores(logp=logp, entropy=None), batch)
         return jnp.sum(jnp.exp(sampled_from) * values[0])

@@ -16,7 +16,8 @@ from grpo_jax.algorithms import (
 )
 from grpo_jax.algorithms.loss import prepare
 from grpo_jax.algorithms.surrogates import clipped_surrogate
-from grpo_jax.types import TokenScores, TrainBatch
+from grpo_jax.types import TokenScores
+from tests.algorithms.oracles import penalty_batch
 
 grpo = partial(recipes.grpo, length_budget=6, ddof=0, std_eps=0.0)
 
@@ -109,15 +110,7 @@ def test_kl_estimators(penalty, key, golden, dtype, close):
   rows = expected["rows"]
   logp = jnp.asarray([[row["logp_minus_ref"] for row in rows]], dtype)
   zeros = jnp.zeros_like(logp)
-  batch = TrainBatch(
-    rows=None,
-    tokens=None,
-    loss_mask=jnp.ones(logp.shape, bool),
-    weight=zeros,
-    advantage=zeros,
-    old_logp=zeros,
-    ref_logp=zeros,
-  )
+  batch = penalty_batch(np.ones(logp.shape), old_logp=zeros, ref_logp=zeros)
 
   def total(logp):
     values = penalty(TokenScores(logp=logp, entropy=zeros), batch)

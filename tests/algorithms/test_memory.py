@@ -75,6 +75,20 @@ def test_pieces_go_onto_a_recipe_with_a_memory(random_batch, loss_and_grad):
     np.testing.assert_allclose(a, b, rtol=1e-6)
 
 
+@pytest.mark.parametrize("after", [jnp.zeros(2), jnp.zeros((), jnp.int32)])
+def test_a_memory_keeps_shape_and_dtype(after, random_batch):
+  memory = recipes.Memory("odd", jnp.zeros(()), lambda *_: after)
+  recipe = recipes.grpo(length_budget=T)._replace(memories=(memory,))
+  with pytest.raises(ValueError, match="'odd' must keep"):
+    prepare(recipe, random_batch(0)[0], recipe.initial_memory)
+
+
+def test_two_memories_of_one_name_are_refused():
+  recipe = pieces.clip_cov(pieces.clip_cov(recipes.grpo(length_budget=T)))
+  with pytest.raises(ValueError, match="one name"):
+    _ = recipe.initial_memory
+
+
 def test_two_pieces_keep_their_places(random_batch):
   """Each binds its own penalty, whatever stands beside it."""
   recipe = pieces.adaptive_entropy(

@@ -13,12 +13,8 @@ from grpo_jax.algorithms import (
   corrections,
   penalties,
 )
-from grpo_jax.types import TokenScores, TrainBatch
-
-# Few shapes, so that few programs are compiled; G = 1 is one of them.
-SHAPES = st.sampled_from([(3, 4, 5), (2, 1, 3)])
-SEEDS = st.integers(0, 2**32 - 1)
-
+from grpo_jax.types import TokenScores
+from tests.algorithms.oracles import SEEDS, SHAPES, penalty_batch
 
 PENALTIES = {
   "kl_k2": lambda new, ref, old: (new - ref) ** 2 / 2,
@@ -45,14 +41,8 @@ def test_penalties(name, draw, agree, seed, shape):
     expected[n, row] = PENALTIES[name](logp[n, row], ref[n, row], old[n, row])
   logp[~mask], ref[~mask], old[~mask] = np.nan, np.inf, np.nan
   zeros = jnp.zeros(mask.shape)
-  batch = TrainBatch(
-    rows=None,
-    tokens=None,
-    loss_mask=jnp.asarray(mask),
-    weight=zeros,
-    advantage=zeros,
-    old_logp=jnp.asarray(old),
-    ref_logp=jnp.asarray(ref),
+  batch = penalty_batch(
+    mask, old_logp=jnp.asarray(old), ref_logp=jnp.asarray(ref)
   )
 
   def total(logp):
@@ -70,15 +60,7 @@ def test_negative_entropy(draw, agree, seed, shape):
   rng, _, _, loss_mask = draw(seed, shape)
   mask = loss_mask[0]
   entropy = np.where(mask, rng.exponential(size=mask.shape), np.nan)
-  batch = TrainBatch(
-    rows=None,
-    tokens=None,
-    loss_mask=jnp.asarray(mask),
-    weight=None,
-    advantage=None,
-    old_logp=None,
-    ref_logp=None,
-  )
+  batch = penalty_batch(mask)
   scores = TokenScores(logp=None, entropy=jnp.asarray(entropy))
   agree(
     penalties.negative_entropy(scores, batch), np.where(mask, -entropy, 0.0)

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from experiments.recipe_table import recipe_rows
+from tests import every_recipe
 
 CONFIG = "--config=experiments/configs/recipes.py"
 # Imitation of what was sampled, right or wrong, is not meant to improve.
-NAMES = [row[0] for row in recipe_rows() if row[0] != "supervised"]
+NAMES = [name for name in every_recipe.NAMES if name != "supervised"]
 # Rollout batches until it shows; a critic has to learn first.
 STEPS = {"ppo": 40, "vapo": 24}
 

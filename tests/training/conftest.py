@@ -5,8 +5,19 @@ import numpy as np
 import pytest
 
 from grpo_jax.training.rollouts import Task
+from grpo_jax.training.step import OptimizerOptions
 from grpo_jax.types import EOS, LENGTH, Rollouts
 from tests.toy_task import make_task
+
+OPTIONS = OptimizerOptions(
+  learning_rate=1e-2,
+  warmup_steps=0,
+  decay_steps=0,
+  b1=0.9,
+  b2=0.99,
+  weight_decay=0.0,
+  max_grad_norm=1.0,
+)
 
 
 @pytest.fixture(scope="session")

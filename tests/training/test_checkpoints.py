@@ -122,6 +122,16 @@ def test_another_models_checkpoint_is_left_alone(tmp_path, state, variant):
   assert Checkpoints(tmp_path / "c", keep=2).restore_latest(state)[0] == 1
 
 
+def test_another_recipes_memory_is_left_alone(tmp_path, state):
+  """Of the same shape, under another name: not a damaged checkpoint."""
+  states = [state.replace(memory={name: np.zeros(())}) for name in "ab"]
+  with Checkpoints(tmp_path / "c", keep=2) as checkpoints:
+    checkpoints.save(1, states[0], {})
+  with pytest.raises(UserError, match="another model"):
+    Checkpoints(tmp_path / "c", keep=2).restore_latest(states[1])
+  assert Checkpoints(tmp_path / "c", keep=2).restore_latest(states[0])[0] == 1
+
+
 def test_groups_survive_json_bit_by_bit(random_rollouts):
   rollouts = random_rollouts()
   rollouts.old_logp[0, 0, 0] = np.nextafter(np.float32(0.1), np.float32(1))

@@ -1,10 +1,12 @@
 """Judged steps find the tokens that end them."""
 
 import numpy as np
+import pytest
 
 from experiments.tasks.chain_sum import judge_steps
 from grpo_jax.data.example import Example
 from grpo_jax.data.tokenizer import CharTokenizer
+from grpo_jax.errors import UserError
 from grpo_jax.training.process import judged_steps
 
 
@@ -42,6 +44,22 @@ def test_no_steps_and_no_tokens():
     np.asarray([[3, 0]]),
   )
   assert not rewards.any() and not mask.any()
+
+
+@pytest.mark.parametrize(
+  "steps", [[(1, np.nan)], [(np.nan, 1.0)], [("x", 1.0)], [(1, 1.0, 2.0)], 3]
+)
+def test_steps_that_are_no_numbers_are_named(steps):
+  tokens = np.ones((1, 1, 2), int)
+  with pytest.raises(UserError, match="judge_steps gave"):
+    judged_steps(
+      lambda example, text: steps,
+      CharTokenizer("01"),
+      ["q"],
+      [["0"]],
+      tokens,
+      np.asarray([[2]]),
+    )
 
 
 def example():

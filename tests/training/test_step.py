@@ -15,22 +15,12 @@ from grpo_jax.training import step as step_module
 from grpo_jax.training.batches import make_minibatches
 from grpo_jax.training.scoring import make_scorer
 from grpo_jax.training.step import (
-  OptimizerOptions,
   init_state,
   make_optimizer,
   make_schedule,
   make_train_step,
 )
-
-OPTIONS = OptimizerOptions(
-  learning_rate=1e-2,
-  warmup_steps=0,
-  decay_steps=0,
-  b1=0.9,
-  b2=0.99,
-  weight_decay=0.0,
-  max_grad_norm=1.0,
-)
+from tests.training.conftest import OPTIONS
 
 WEIGHTINGS = {
   "token_mean": recipes.dapo(length_budget=6, kl_coefficient=0.05),
