@@ -111,8 +111,10 @@ def _find(what: str, name: str, home: ModuleType | None) -> Callable:
   module_name, colon, function_name = name.rpartition(":")
   if colon:
     try:
+      if not all(part.isidentifier() for part in module_name.split(".")):
+        raise ImportError("this is not the name of a module")
       module = importlib.import_module(module_name)
-    except (ImportError, TypeError, ValueError) as error:
+    except ImportError as error:
       raise UserError(
         f"config.{what}.name: {module_name!r} cannot be imported ({error})."
         " Name it as Python does, package.module:function, from a folder that"
