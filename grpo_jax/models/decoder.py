@@ -1,4 +1,4 @@
-"""A Llama-style decoder in flax.linen, used as notation only.
+"""A decoder of the Llama and Qwen families in flax.linen, as notation only.
 
 The KV cache is an argument and a result; everything else in the repository
 sees `params` (nested dicts) and the two pure functions at the end of the file.
@@ -13,7 +13,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from grpo_jax.models.attention import attend
 from grpo_jax.models.config import ModelConfig
+from grpo_jax.models.experts import mixture
+from grpo_jax.models.rope import rotate
+
+_UNLIMITED = 2**30  # tokens; of a window that is none
 
 
 class LayerCache(NamedTuple):
@@ -45,80 +50,83 @@ def dense(x, weight, *, in_axes=1):
   return y.reshape(rows + outputs)
 
 
-def rotate(x: Float[Array, "B S H C"], positions, theta):
-  """Rotary embedding (arXiv:2104.09864), pairing channel c with c + C/2."""
-  half = x.shape[-1] // 2
-  wavelength = theta ** (jnp.arange(half, dtype=jnp.float32) / half)
-  angle = positions[..., None, None].astype(jnp.float32) / wavelength
-  sin, cos = jnp.sin(angle), jnp.cos(angle)
-  a, b = jnp.split(x.astype(jnp.float32), 2, axis=-1)
-  rotated = jnp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
-  return rotated.astype(x.dtype)
-
-
-def attend(
-  q: Float[Array, "B H S C"],
-  k: Float[Array, "B K Z C"],
-  v: Float[Array, "B K Z C"],
-  mask: Bool[Array, "B S Z"],
-) -> Float[Array, "B H S C"]:
-  """Grouped-query attention; scores and softmax are in float32."""
-  B, H, S, C = q.shape
-  K = k.shape[1]
-  q = q.reshape(B, K, H // K * S, C) * C**-0.5
-  scores = jnp.einsum(
-    "BKXC,BKZC->BKXZ", q, k, preferred_element_type=jnp.float32
-  )
-  scores = scores.reshape(B, H, S, -1)
-  scores = jnp.where(mask[:, None], scores, jnp.finfo(jnp.float32).min)
-  weights = (
-    jax.nn.softmax(scores, axis=-1)
-    .astype(v.dtype)
-    .reshape(B, K, H // K * S, -1)
-  )
-  out = jnp.einsum("BKXZ,BKZC->BKXC", weights, v)
-  return out.reshape(B, H, S, C)
-
-
 class Block(nn.Module):
-  """Pre-norm attention and SwiGLU."""
+  """Pre-norm attention and SwiGLU, or a mixture of SwiGLU experts."""
 
   config: ModelConfig
 
   @nn.compact
-  def __call__(self, x, positions, mask, cache):
+  def __call__(self, x, positions, mask, window, cache):
     c = self.config
     D, H, K, C, F = c.width, c.heads, c.kv_heads, c.head_dim, c.mlp_width
 
     def weight(name, shape, fan_in):
       init = nn.initializers.normal(fan_in**-0.5)
-      return self.param(name, init, shape, jnp.float32).astype(x.dtype)
+      return self.param(name, init, shape, c.param_dtype).astype(x.dtype)
 
-    def scale(name):
-      return self.param(name, nn.initializers.ones, (D,), jnp.float32)
+    def norm(x, name):
+      init = nn.initializers.ones
+      scale = self.param(name, init, x.shape[-1:], c.param_dtype)
+      return rms_norm(x, scale, c.norm_eps)
 
-    h = rms_norm(x, scale("attention_norm"), c.norm_eps)
-    q = dense(h, weight("query", (D, H, C), D))
-    k = dense(h, weight("key", (D, K, C), D))
-    v = dense(h, weight("value", (D, K, C), D))
-    q = rotate(q, positions, c.rope_theta).swapaxes(1, 2)
-    k = rotate(k, positions, c.rope_theta).swapaxes(1, 2)
+    def heads(x, name, count):
+      y = dense(x, weight(name, (D, count, C), D))
+      if c.qkv_bias:
+        init = nn.initializers.zeros
+        bias = self.param(f"{name}_bias", init, (count, C), c.param_dtype)
+        y = y + bias.astype(x.dtype)
+      return y
+
+    h = norm(x, "attention_norm")
+    q, k, v = heads(h, "query", H), heads(h, "key", K), heads(h, "value", K)
+    if c.qk_norm:
+      q, k = norm(q, "query_norm"), norm(k, "key_norm")
+    q = rotate(q, positions, c.rope_theta, c.rope_scaling).swapaxes(1, 2)
+    k = rotate(k, positions, c.rope_theta, c.rope_scaling).swapaxes(1, 2)
     v = v.swapaxes(1, 2)
-    if cache is not None:  # row b writes its new tokens at slots positions[b]
+    if cache is None:
+      seen_positions = positions
+    else:  # row b writes its new tokens at slots positions[b]
       write = jax.vmap(
         lambda old, new, at: old.at[:, at].set(new.astype(old.dtype))
       )
       k, v = write(cache.k, k, positions), write(cache.v, v, positions)
-    attended = attend(q, k, v, mask)
+      seen_positions = jnp.arange(k.shape[2])[None]
+    if c.windows:
+      distance = positions[:, :, None] - seen_positions[:, None, :]
+      mask = mask & (distance < window)
+    attended = attend(q, k, v, mask, kernel=c.attention)
     x = x + dense(
       attended.swapaxes(1, 2), weight("out", (H, C, D), H * C), in_axes=2
     )
 
-    h = rms_norm(x, scale("mlp_norm"), c.norm_eps)
-    gate = jax.nn.silu(dense(h, weight("gate", (D, F), D)))
-    up = dense(h, weight("up", (D, F), D))
-    x = x + dense(gate * up, weight("down", (F, D), F))
-    return x, LayerCache(k, v)
+    h = norm(x, "mlp_norm")
+    if c.experts:
+      E = c.experts
+      y = mixture(
+        h.reshape(-1, D),
+        weight("router", (D, E), D),
+        weight("gate", (E, D, F), D),
+        weight("up", (E, D, F), D),
+        weight("down", (E, F, D), F),
+        chosen=c.experts_per_token,
+        normalise=c.normalise_experts,
+      ).reshape(h.shape)
+    else:
+      gate = jax.nn.silu(dense(h, weight("gate", (D, F), D)))
+      up = dense(h, weight("up", (D, F), D))
+      y = dense(gate * up, weight("down", (F, D), F))
+    return x + y, LayerCache(k, v)
+
+
+def _rematerialised(config: ModelConfig) -> type[Block]:
+  """The block, with what its backward pass computes again."""
+  if config.remat == "none":
+    return Block
+  policy = None
+  if config.remat == "dots":
+    policy = jax.checkpoint_policies.dots_with_no_batch_dims_saveable
+  return nn.remat(Block, policy=policy, prevent_cse=not config.scan_layers)
 
 
 class Decoder(nn.Module):
@@ -128,33 +136,40 @@ class Decoder(nn.Module):
 
   def setup(self):
     c = self.config
+    shape = (c.vocab_size, c.width)
     init = nn.initializers.normal(c.width**-0.5)
-    self.embedding = self.param("embedding", init, (c.vocab_size, c.width))
+    self.embedding = self.param("embedding", init, shape, c.param_dtype)
     if not c.tie_embeddings:
-      self.output = self.param("output", init, (c.vocab_size, c.width))
-    self.final_norm = self.param("final_norm", nn.initializers.ones, (c.width,))
+      self.output = self.param("output", init, shape, c.param_dtype)
+    self.final_norm = self.param(
+      "final_norm", nn.initializers.ones, (c.width,), c.param_dtype
+    )
+    block = _rematerialised(c)
     if c.scan_layers:
       scanned = nn.scan(
-        Block,
+        block,
         variable_axes={"params": 0},
         split_rngs={"params": True},
-        in_axes=(nn.broadcast, nn.broadcast, 0),
+        in_axes=(nn.broadcast, nn.broadcast, 0, 0),
         length=c.layers,
       )
       self.blocks = scanned(c)
     else:
-      self.blocks = [Block(c) for _ in range(c.layers)]
+      self.blocks = [block(c) for _ in range(c.layers)]
 
   def __call__(self, tokens, positions, mask, cache):
     c = self.config
     x = self.embedding[tokens].astype(c.dtype)
+    windows = [w or _UNLIMITED for w in c.windows or (0,) * c.layers]
     if c.scan_layers:
-      x, cache = self.blocks(x, positions, mask, cache)
+      x, cache = self.blocks(x, positions, mask, jnp.asarray(windows), cache)
     else:
       caches = cache if cache is not None else (None,) * c.layers
       new = []
-      for block, layer_cache in zip(self.blocks, caches, strict=True):
-        x, layer_cache = block(x, positions, mask, layer_cache)
+      for block, window, layer_cache in zip(
+        self.blocks, windows, caches, strict=True
+      ):
+        x, layer_cache = block(x, positions, mask, window, layer_cache)
         new.append(layer_cache)
       cache = tuple(new)
     return rms_norm(x, self.final_norm, c.norm_eps), cache
@@ -170,7 +185,7 @@ class Decoder(nn.Module):
 
 
 def init_params(config: ModelConfig, key: Array) -> dict:
-  """Random float32 parameters."""
+  """Random parameters."""
   tokens = jnp.zeros((1, 1), jnp.int32)
   mask = jnp.ones((1, 1, 1), bool)
 

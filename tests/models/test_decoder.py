@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from grpo_jax.models import decoder
+from grpo_jax.models.attention import attend
+from grpo_jax.models.rope import rotate
 
 
 def _inputs(rows, length, seed=0):
@@ -40,7 +42,7 @@ def test_attention_is_a_loop_over_heads_and_visible_slots():
         scores = k[b, group, slots] @ q[b, h, s] / np.sqrt(C)
         weights = np.exp(scores - scores.max())
         expected[b, h, s] = weights @ v[b, group, slots] / weights.sum()
-  out = decoder.attend(*map(jnp.asarray, (q, k, v, mask)))
+  out = attend(*map(jnp.asarray, (q, k, v, mask)), kernel="xla")
   np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-5)
 
 
@@ -49,7 +51,7 @@ def test_rotation_keeps_lengths_and_depends_on_distance_only():
   y = jax.random.normal(jax.random.key(1), (1, 1, 2, 8))
 
   def at(z, position):
-    return decoder.rotate(z, jnp.array([[position]]), 1e4)
+    return rotate(z, jnp.array([[position]]), 1e4)
 
   np.testing.assert_allclose(at(x, 0), x, rtol=1e-6)
   products = [
