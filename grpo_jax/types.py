@@ -169,7 +169,7 @@ class TrainState:
 
   Attributes:
     step: optimizer updates so far, skipped ones included.
-    params: of the model, float32.
+    params: that are trained: of the model, or of its adapters.
     critic: parameters of the critic; () without one.
     memory: what the recipe remembers of earlier rollout batches, by name.
     opt_state: of the optimizer.

@@ -22,7 +22,7 @@ from grpo_jax.training.evaluate import (
 )
 from grpo_jax.training.rl_step import make_step
 from grpo_jax.training.rollouts import sample_rows
-from grpo_jax.training.setup import HostState, Setup
+from grpo_jax.training.setup import HostState, Setup, make_policy
 from grpo_jax.training.step import init_state
 from grpo_jax.types import TrainState
 
@@ -74,7 +74,7 @@ def train(
   """
   with Checkpoints(workdir / "checkpoints", keep=_KEPT_CHECKPOINTS) as saved:
     state = init_state(
-      setup.params,
+      setup.adapters if setup.lora else setup.params,
       setup.optimizer,
       critic=setup.critic,
       memory=setup.recipe.initial_memory,
@@ -148,7 +148,10 @@ def _evaluate(setup: Setup, state: TrainState) -> tuple[Evaluation, float]:
   """Held-out results, and the seconds they took."""
   start = time.perf_counter()
   evaluation = evaluate(
-    state.params, setup.task, setup.evaluation_rollout, seed=_EVALUATION_SEED
+    make_policy(setup)(state.params),
+    setup.task,
+    setup.evaluation_rollout,
+    seed=_EVALUATION_SEED,
   )
   return evaluation, time.perf_counter() - start
 

@@ -14,7 +14,7 @@ from grpo_jax.training.collect import collect
 from grpo_jax.training.metrics import mean_totals, rollout_metrics
 from grpo_jax.training.rollouts import sample_rows
 from grpo_jax.training.scoring import make_scorer
-from grpo_jax.training.setup import HostState, Setup
+from grpo_jax.training.setup import HostState, Setup, make_policy
 from grpo_jax.training.step import make_train_step
 from grpo_jax.types import TrainState
 
@@ -37,7 +37,9 @@ def make_step(setup: Setup) -> Callable:
     setup.config,
     setup.optimizer,
     temperature=options.temperature,
+    adapters=setup.lora,
   )
+  policy_of = make_policy(setup)
   scorer = make_scorer(
     setup.config,
     temperature=options.temperature,
@@ -54,23 +56,25 @@ def make_step(setup: Setup) -> Callable:
   def run_step(step: int, state: TrainState, host: HostState):
     start = time.perf_counter()
     key = jax.random.fold_in(root, step)
+    policy = policy_of(state.params)
 
     def draw(indices):
       examples = [setup.stream[i] for i in indices]
-      return setup.rollout(state.params, examples, list(indices), key, step)
+      return setup.rollout(policy, examples, list(indices), key, step)
 
     collected, stream = collect(
       host.stream,
       setup.collect_options,
       recipe=setup.recipe,
       draw=draw,
-      score=lambda groups: scorer(state.params, state.critic, groups),
+      score=lambda groups: scorer(policy, state.critic, groups),
     )
     metrics = rollout_metrics(collected, step)
     # The schedule counts the updates that were made, and a policy that waits
     # for its critic has made fewer.
     counts = optax.tree_utils.tree_get_all_with_path(state.opt_state, "count")
     updates = min(jax.device_get([count for _, count in counts]))
+    del policy  # a whole model, if it was merged from adapters
     metrics["learning_rate"] = float(setup.schedule(updates))
     updating = time.perf_counter()
     state, update_metrics = _update(
@@ -135,7 +139,8 @@ def _update(setup, state, collected, minibatches, train_step):
   parts = []
   for m in np.flatnonzero(trained):  # the others hold nothing but filling
     part = jax.tree.map(lambda x, m=m: x[m], batch)
-    state, metrics = train_step(state, part)
+    base = setup.params if setup.lora else None
+    state, metrics = train_step(state, part, base)
     parts.append(metrics)
   means = mean_totals(jax.device_get(parts))
   means |= mean_totals(jax.device_get([found]))

@@ -1,14 +1,17 @@
 """What a training run is given, and what it remembers."""
 
 import dataclasses
+import functools
 import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import optax
 
 from grpo_jax.algorithms.recipes import Recipe
 from grpo_jax.models.config import ModelConfig
+from grpo_jax.models.lora import LoraOptions, merge
 from grpo_jax.training.checkpoints import rollouts_from_json, rollouts_to_json
 from grpo_jax.training.collect import CollectOptions, StreamState
 from grpo_jax.training.rollouts import Sampled, Task
@@ -67,7 +70,10 @@ class Setup(NamedTuple):
     stream: `stream[i]` is the i-th problem drawn.
     recipe: the algorithm.
     config: of the model.
-    params: to start from; also the reference policy.
+    params: to start from; also the reference policy, and the base that
+      adapters change.
+    lora: options of the adapters that are trained; None trains all parameters.
+    adapters: to start from; None without.
     critic: parameters to start from; () without a critic.
     optimizer: of the updates.
     schedule: learning rate of each update, for the log.
@@ -82,6 +88,8 @@ class Setup(NamedTuple):
   recipe: Recipe
   config: ModelConfig
   params: dict
+  lora: LoraOptions | None
+  adapters: dict | None
   critic: dict | tuple
   optimizer: optax.GradientTransformation
   schedule: optax.Schedule
@@ -89,6 +97,14 @@ class Setup(NamedTuple):
   evaluation_rollout: Callable[..., Sampled]
   collect_options: CollectOptions
   options: LoopOptions
+
+
+def make_policy(setup: Setup) -> Callable[[dict], dict]:
+  """A function from the trained parameters of a state to the model's."""
+  if setup.lora is None:
+    return lambda trained: trained
+  merged = jax.jit(functools.partial(merge, options=setup.lora))
+  return lambda trained: merged(setup.params, trained)
 
 
 class HostState(NamedTuple):

@@ -9,8 +9,10 @@ import optax
 
 from grpo_jax.algorithms.loss import token_loss
 from grpo_jax.algorithms.recipes import Critic, Recipe
+from grpo_jax.models import lora
 from grpo_jax.models.config import ModelConfig
 from grpo_jax.models.logprobs import score
+from grpo_jax.training.master_weights import with_master_weights
 from grpo_jax.types import TrainState
 
 
@@ -67,16 +69,25 @@ def make_schedule(options: OptimizerOptions) -> optax.Schedule:
 
 
 def make_optimizer(
-  options: OptimizerOptions, critic: Critic | None = None
+  options: OptimizerOptions,
+  critic: Critic | None = None,
+  *,
+  master_weights: bool = False,
 ) -> optax.GradientTransformation:
   """Gradient clipping, then AdamW, of (policy, critic) parameters.
 
   Each of the two is clipped alone, and has its own learning rate.
+
+  Args:
+    options: of both.
+    critic: None without one.
+    master_weights: whether the optimizer keeps a float32 copy of parameters
+      that are bfloat16, as `with_master_weights` does.
   """
 
   def adamw(factor):
     schedule = make_schedule(options)
-    return optax.chain(
+    optimizer = optax.chain(
       optax.clip_by_global_norm(options.max_grad_norm),
       optax.adamw(
         lambda count: factor * schedule(count),
@@ -85,6 +96,7 @@ def make_optimizer(
         weight_decay=options.weight_decay,
       ),
     )
+    return with_master_weights(optimizer) if master_weights else optimizer
 
   if critic is None:
     return adamw(1.0)
@@ -120,14 +132,16 @@ def make_train_step(
   optimizer: optax.GradientTransformation,
   *,
   temperature: float,
+  adapters: lora.LoraOptions | None = None,
 ) -> Callable:
-  """Compiles `train_step(state, batch) -> (state, metrics)`.
+  """Compiles `train_step(state, batch, base=None) -> (state, metrics)`.
 
   Args:
     recipe: the algorithm.
     config: of the model.
     optimizer: of the state.
     temperature: that the completions were sampled at.
+    adapters: of the state's parameters, if these are adapters of `base`.
 
   Returns:
     A jitted function that takes over `state`'s buffers. `batch` is a
@@ -137,8 +151,10 @@ def make_train_step(
     `metrics` are (total, weight) pairs.
   """
 
-  def loss_fn(learned, micro):
+  def loss_fn(learned, base, micro):
     params, critic = learned
+    if adapters is not None:
+      params = lora.merge(base, params, adapters)
     scores = score(
       params,
       config,
@@ -149,11 +165,12 @@ def make_train_step(
     )
     return token_loss(recipe, scores, micro)
 
-  def train_step(state, batch):
+  def train_step(state, batch, base=None):
     learned = (state.params, state.critic)
 
     def grads_and_metrics(micro):
-      return jax.grad(loss_fn, has_aux=True)(learned, micro)
+      grads, metrics = jax.grad(loss_fn, has_aux=True)(learned, base, micro)
+      return optax.tree.cast(grads, jnp.float32), metrics
 
     def accumulate(total, micro):
       return jax.tree.map(jnp.add, total, grads_and_metrics(micro)), None
