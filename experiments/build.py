@@ -15,6 +15,13 @@ from ml_collections import ConfigDict
 
 import grpo_jax
 from experiments.keys import check_keys
+from experiments.model import (
+  checkpoint_path,
+  initial_params,
+  load_model_tokenizer,
+  lora_options,
+  model_config,
+)
 from experiments.named import apply_pieces, call_named
 from experiments.options import (
   check_division,
@@ -26,10 +33,11 @@ from grpo_jax import host
 from grpo_jax.algorithms import recipes
 from grpo_jax.algorithms.recipes import Recipe, pieces
 from grpo_jax.data.prompts import check_seed, prompt_stream
+from grpo_jax.data.tokenizer import Tokenizer
 from grpo_jax.errors import UserError
 from grpo_jax.models.config import ModelConfig
 from grpo_jax.models.critic import init_critic
-from grpo_jax.models.decoder import init_params
+from grpo_jax.models.lora import LoraOptions, init_lora
 from grpo_jax.rewards.functions import mix, score_completions
 from grpo_jax.sampling.decode import SamplingOptions
 from grpo_jax.training.collect import CollectOptions
@@ -60,6 +68,7 @@ class Parts(NamedTuple):
   task: Task
   recipe: Recipe
   model: ModelConfig
+  lora: LoraOptions | None
   warm_start: WarmStartOptions
   optimizer: OptimizerOptions
   collect: CollectOptions
@@ -121,8 +130,10 @@ def build(config: ConfigDict) -> Parts:
       )
     recipe = apply_pieces("recipe.pieces", config.recipe.pieces, pieces, recipe)
     _ = recipe.initial_memory  # two of one name are refused before the run
+  with _blaming("model"):
+    tokenizer = load_model_tokenizer(config)
   with _blaming("task"):
-    task = _task(config)
+    task = _task(config, tokenizer)
     if recipe.needs_steps and task.judge_steps is None:
       raise ValueError(
         f"the recipe {config.recipe.name!r} needs a task that judges steps;"
@@ -132,9 +143,8 @@ def build(config: ConfigDict) -> Parts:
     probed = score_completions(task.reward_fn, task.train[:1], [[""]])
     mix(probed, dict(config.reward))
   with _blaming("model"):
-    model = ModelConfig(
-      vocab_size=task.tokenizer.vocab_size, tie_embeddings=True, **config.model
-    )
+    model = model_config(config, task.tokenizer.vocab_size)
+    lora = lora_options(config)
   with _blaming("sampling"):
     encode_prompts(
       task, [*task.train, *task.test], config.sampling.max_prompt_tokens
@@ -164,6 +174,7 @@ def build(config: ConfigDict) -> Parts:
     task=task,
     recipe=recipe,
     model=model,
+    lora=lora,
     warm_start=warm,
     optimizer=optimizer,
     collect=collect,
@@ -205,7 +216,7 @@ def prepare(
   folder = cache_dir(config) / "warm_start" / name
   with _blaming("warm_start"), host.locked(folder):
     params = warm_start(
-      init_params(parts.model, jax.random.key(config.seed)),
+      initial_params(config, parts.model),
       parts.task,
       parts.model,
       parts.warm_start,
@@ -217,15 +228,24 @@ def prepare(
     )
   if params is None:
     return None
-  critic = parts.recipe.critic
+  critic, lora = parts.recipe.critic, parts.lora
+  with _blaming("model.lora"):
+    key = jax.random.key(config.seed)
+    adapters = init_lora(params, lora, key) if lora else None
   return Setup(
     task=parts.task,
     stream=prompt_stream(parts.task.train, seed=config.seed),
     recipe=parts.recipe,
     config=parts.model,
     params=params,
+    lora=lora,
+    adapters=adapters,
     critic=init_critic(critic.kind, params, parts.model) if critic else (),
-    optimizer=make_optimizer(parts.optimizer, critic),
+    optimizer=make_optimizer(
+      parts.optimizer,
+      critic,
+      master_weights=parts.model.param_dtype == "bfloat16",
+    ),
     schedule=make_schedule(parts.optimizer),
     rollout=parts.rollout,
     evaluation_rollout=parts.evaluation_rollout,
@@ -239,7 +259,7 @@ def cache_dir(config: ConfigDict) -> Path:
   return Path(os.path.expanduser(config.run.cache_dir)).absolute()
 
 
-def _task(config: ConfigDict) -> Task:
+def _task(config: ConfigDict, tokenizer: Tokenizer | None) -> Task:
   if min(config.task.train_size, config.task.test_size) < 1:
     raise ValueError("train_size and test_size must be at least 1.")
   folder = cache_dir(config) / "data"
@@ -254,6 +274,12 @@ def _task(config: ConfigDict) -> Task:
         "train_size": config.task.train_size,
         "test_size": config.task.test_size,
       },
+      offered={} if tokenizer is None else {"tokenizer": tokenizer},
+    )
+  if tokenizer is not None and task.tokenizer is not tokenizer:
+    raise ValueError(
+      f"{config.task.name!r} has a tokenizer of its own, and cannot be given to"
+      " the model in model.path."
     )
   if not isinstance(task, Task):
     raise ValueError(f"{config.task.name!r} must return a Task, not {task!r}.")
@@ -297,6 +323,7 @@ def _warm_start_hash(config: ConfigDict, parts: Parts) -> str:
   sequence = trace_sequence(parts.task, config.seed)
   dependencies = [
     config.seed,
+    checkpoint_path(config),
     dataclasses.asdict(parts.model),
     dataclasses.asdict(parts.warm_start),
     dataclasses.asdict(parts.evaluation),

@@ -42,7 +42,27 @@ def call_named(
   function = _find(what, name, home)
   taken = inspect.signature(function).parameters
   given = given | {k: v for k, v in (offered or {}).items() if k in taken}
-  return _call(what, name, function, _parse_args(what, args), given)
+  extra = _parse_args(f"{what}.args", args)
+  return _call(what, name, function, extra, given)
+
+
+def call_function(what: str, function: Callable, args: str, given: dict) -> Any:
+  """Calls a function with what the config and the program give.
+
+  Args:
+    what: the key of the config, for errors.
+    function: or a class.
+    args: "key=value, key=value" with Python literals.
+    given: arguments that the program itself provides.
+
+  Returns:
+    What the function returns.
+
+  Raises:
+    UserError: it does not take these arguments.
+  """
+  extra = _parse_args(what, args)
+  return _call(what, function.__name__, function, extra, given)
 
 
 def apply_pieces(what: str, pieces: str, home: ModuleType, value: Any) -> Any:
@@ -144,7 +164,7 @@ def _parse_args(what: str, args: str) -> dict[str, Any]:
     return _literals(call)
   except _NOT_PYTHON as error:
     raise UserError(
-      f"config.{what}.args must read like 'key=value, key=value', not"
+      f"config.{what} must read like 'key=value, key=value', not"
       f" {args!r} ({error})."
     ) from error
 

@@ -15,14 +15,18 @@ def get_config() -> ConfigDict:
   c.task.test_size = 256  # held-out problems
 
   c.model = ConfigDict()
-  c.model.width = 64  # channels
-  c.model.layers = 2
-  c.model.heads = 4
-  c.model.kv_heads = 2  # divides heads
-  c.model.head_dim = 16  # channels, even
-  c.model.mlp_width = 384  # channels
+  # A checkpoint: Hugging Face folder or hub name, or GGUF file; "" for none.
+  c.model.path = ""
+  # Without one, random parameters of this shape (fields of ModelConfig).
+  c.model.shape = (
+    "width=64, layers=2, heads=4, kv_heads=2, head_dim=16, mlp_width=384"
+  )
+  c.model.lora = ""  # "rank=16, alpha=32" trains adapters; "" all parameters
   c.model.scan_layers = False  # True for deep models on accelerators
   c.model.dtype = "float32"  # of activations; or bfloat16
+  c.model.param_dtype = "float32"  # bfloat16: with float32 copies to update
+  c.model.remat = "none"  # computed again for the gradient: none, dots, full
+  c.model.attention = "auto"  # kernel: xla, cudnn, or what suits the backend
 
   c.warm_start = ConfigDict()
   c.warm_start.max_steps = 900  # updates; 0 starts from random parameters

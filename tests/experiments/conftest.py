@@ -21,10 +21,8 @@ QUICKSTART = "--config=experiments/configs/quickstart.py:smoke"
 
 # Smaller than smoke: what is tested here is the machinery, not the learning.
 TINY = (
-  "--config.model.layers=1",
-  "--config.model.width=16",
-  "--config.model.mlp_width=24",
-  "--config.model.head_dim=8",
+  "--config.model.shape="
+  "width=16, layers=1, heads=4, kv_heads=2, head_dim=8, mlp_width=24",
   "--config.warm_start.max_steps=6",
   "--config.warm_start.probe_every_steps=3",
   "--config.sampling.prompts_per_step=4",

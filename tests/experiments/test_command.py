@@ -9,6 +9,8 @@ import pytest
 from experiments.configs import quickstart
 from tests.experiments.conftest import QUICKSTART, TINY
 
+_SHAPE = "width=8, layers=1, heads={}, kv_heads=2, head_dim=2, mlp_width=8"
+
 
 def _refused(result, *words):
   code, output = result
@@ -51,7 +53,7 @@ def test_wrong_flags(call, tmp_path, arguments, words):
     ("optimizer.learning_rate=-1.0", ["config.optimizer", "learning_rate"]),
     ("sampling.temperature=0.0", ["config.sampling", "temperature"]),
     ("evaluation.top_p=0.0", ["config.evaluation", "top_p"]),
-    ("model.heads=3", ["model.heads (3)", "kv_heads (2)"]),
+    ("model.shape=" + _SHAPE.format(3), ["model.heads (3)", "kv_heads (2)"]),
     ("task.test_size=5000", ["different questions"]),
     ("task.args=max_terms=1", ["config.task"]),
     ("task.args=train_size=9", ["train_size"]),
@@ -69,7 +71,14 @@ def test_wrong_flags(call, tmp_path, arguments, words):
     ("recipe.pieces=kl_cov(coefficient='x')", ["config.recipe"]),
     ("recipe.pieces=entropy_bonus()", ["coefficient"]),
     ("recipe.pieces=__import__('os')", ["key=value"]),
-    ("model.heads=0", ["model.heads"]),
+    ("model.shape=" + _SHAPE.format(0), ["model.heads"]),
+    ("model.shape=" + _SHAPE.format(2)[9:], ["config.model.shape", "width"]),
+    ("model.shape=widht=3", ["'widht'", "'width'"]),
+    ("model.remat=some", ["model.remat", "none, dots, full"]),
+    ("model.param_dtype=float16", ["model.param_dtype", "bfloat16"]),
+    ("model.lora=rank=0, alpha=1.0", ["config.model", "rank"]),
+    ("model.lora=rank=2, alpha=1.0, targets=('q',)", ["'q'", "query"]),
+    ("model.path=no/such/folder", ["no/such/folder"]),
     ("seed=5000000000", ["config.seed"]),
     ("task.train_size=0", ["train_size"]),
     ("warm_start.row_tokens=6", ["row_tokens"]),

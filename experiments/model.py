@@ -1,0 +1,95 @@
+"""The model that a config names: of random parameters, or pre-trained."""
+
+import os
+
+import jax
+from ml_collections import ConfigDict
+
+from experiments.named import call_function
+from grpo_jax.data.tokenizer import Tokenizer
+from grpo_jax.models.config import ModelConfig
+from grpo_jax.models.decoder import init_params
+from grpo_jax.models.lora import LoraOptions
+
+
+def checkpoint_path(config: ConfigDict) -> str:
+  """`model.path`, with ~ expanded; empty for random parameters."""
+  return os.path.expanduser(config.model.path)
+
+
+def load_model_tokenizer(config: ConfigDict) -> Tokenizer | None:
+  """The checkpoint's own tokenizer; None for random parameters."""
+  path = checkpoint_path(config)
+  if not path:
+    return None
+  # What the extra [hf] brings is needed for checkpoints only.
+  from grpo_jax.data.gguf_tokenizer import load_gguf_tokenizer
+  from grpo_jax.data.tokenizer_files import load_tokenizer
+  from grpo_jax.models.pretrained import local_path
+
+  path = local_path(path)
+  load = load_gguf_tokenizer if path.suffix == ".gguf" else load_tokenizer
+  return load(path)
+
+
+def model_config(config: ConfigDict, vocab_size: int) -> ModelConfig:
+  """What the decoder looks like.
+
+  Args:
+    config: of the experiment.
+    vocab_size: of the task's tokenizer.
+
+  Raises:
+    ValueError: the shape is not one, or a checkpoint's is to be another; the
+      checkpoint has fewer tokens than its tokenizer, or is too short for the
+      completions.
+  """
+  common = _common(config)
+  if not checkpoint_path(config):
+    given = {"vocab_size": vocab_size, "tie_embeddings": True, **common}
+    return call_function("model.shape", ModelConfig, config.model.shape, given)
+  if config.model.shape:
+    raise ValueError(
+      f"model.shape = {config.model.shape!r} is for random parameters; the"
+      " model in model.path has its own. Set one of them to ''."
+    )
+  from grpo_jax.models.pretrained import read_config
+
+  model = read_config(checkpoint_path(config), **common)
+  if model.vocab_size < vocab_size:
+    raise ValueError(
+      f"the model in {config.model.path} has {model.vocab_size} tokens, its"
+      f" tokenizer {vocab_size}."
+    )
+  s = config.sampling
+  longest = s.max_prompt_tokens + s.max_completion_tokens
+  if model.max_positions and longest > model.max_positions:
+    raise ValueError(
+      f"the model in {config.model.path} is made for {model.max_positions}"
+      f" tokens; sampling.max_prompt_tokens + max_completion_tokens is"
+      f" {longest}."
+    )
+  return model
+
+
+def initial_params(config: ConfigDict, model: ModelConfig) -> dict:
+  """The parameters that a warm start begins with."""
+  path = checkpoint_path(config)
+  if not path:
+    return init_params(model, jax.random.key(config.seed))
+  from grpo_jax.models.pretrained import load_pretrained
+
+  return load_pretrained(path, **_common(config))[1]
+
+
+def lora_options(config: ConfigDict) -> LoraOptions | None:
+  """None if all parameters are trained."""
+  if not config.model.lora:
+    return None
+  return call_function("model.lora", LoraOptions, config.model.lora, {})
+
+
+def _common(config: ConfigDict) -> dict:
+  """Settings that go with any model; its shape comes from elsewhere."""
+  names = ("scan_layers", "dtype", "param_dtype", "remat", "attention")
+  return {name: config.model[name] for name in names}
