@@ -10,6 +10,15 @@ _VERSION = next(
   if line.startswith("__version__")
 )
 
+# Checkpoints in the layout of Hugging Face, and in GGUF files.
+_HF = [
+  "gguf>=0.16",  # the first whose fields tell their contents
+  "huggingface_hub>=0.30",
+  "jinja2>=3.1.6",  # templates have escaped the sandboxes before it
+  "safetensors>=0.4.3",
+  "tokenizers>=0.21",
+]
+
 setup(
   name="grpo_jax",
   version=_VERSION,
@@ -40,6 +49,7 @@ setup(
   ],
   extras_require={
     "test": [
+      *_HF,
       "hypothesis>=6.100",
       "pytest>=8.2",
       "pytest-xdist>=3.6",
@@ -48,6 +58,8 @@ setup(
     ],
     "tpu": ["jax[tpu]>=0.8"],
     "cuda": ["jax[cuda13]>=0.8"],
-    "hf": ["huggingface_hub>=0.30", "tokenizers>=0.21"],
+    "hf": _HF,
+    # What tests marked slow compare with; without it they are skipped.
+    "peers": [*_HF, "torch>=2.6", "transformers>=5.24"],
   },
 )

@@ -7,7 +7,15 @@ import numpy as np
 
 
 class Tokenizer(Protocol):
-  """What a task needs of a tokenizer; id 0 is padding."""
+  """What a task needs of a tokenizer.
+
+  Rows are padded by zeros, and lengths tell where they end: id 0 may be a token
+  like any other.
+
+  Attributes:
+    vocab_size: one more than the largest id.
+    stop_ids: ids that end a completion; traces to imitate get the first.
+  """
 
   vocab_size: int
   stop_ids: tuple[int, ...]
@@ -16,7 +24,11 @@ class Tokenizer(Protocol):
     """Token ids, without an end token."""
 
   def decode(self, ids: Iterable[int]) -> str:
-    """The text, without padding and end token."""
+    """The text of a completion, or of its beginning, without its end token.
+
+    The ids hold no padding. The text of a beginning is not longer than that of
+    a longer one.
+    """
 
 
 THINK, END_THINK = "<think>", "</think>"

@@ -9,25 +9,31 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from grpo_jax.errors import UserError
-from grpo_jax.rewards.thinking import split_thinking
+from grpo_jax.rewards.thinking import split_thinking, thinking_prefix
 
 RewardFn = Callable[[object, str], Mapping[str, float]]
 
 
-def answer_and_format(score_answer: Callable[[object, str], float]) -> RewardFn:
+def answer_and_format(
+  score_answer: Callable[[object, str], float],
+  *,
+  prompt: Callable[[object], str] | None = None,
+) -> RewardFn:
   """Correctness of the answer after `</think>`, and the form, apart.
 
   DeepSeek-R1 (arXiv:2501.12948) rewards the two separately.
 
   Args:
     score_answer: (example, answer) -> between 0 and 1.
+    prompt: the task's, where a chat template may begin the thinking itself.
 
   Returns:
     A reward function with `correctness` and `format`.
   """
 
   def reward(example, completion):
-    parts = split_thinking(completion)
+    begun = thinking_prefix(prompt(example)) if prompt else ""
+    parts = split_thinking(begun + completion)
     correctness = score_answer(example, parts.answer) if parts.answer else 0.0
     return {"correctness": correctness, "format": float(parts.well_formed)}
 

@@ -1,5 +1,6 @@
 """The `<think>...</think>answer` convention of R1 and Qwen3."""
 
+import re
 from typing import NamedTuple
 
 _OPEN, _CLOSE = "<think>", "</think>"
@@ -20,11 +21,29 @@ class Thinking(NamedTuple):
   well_formed: bool
 
 
+def thinking_prefix(prompt: str) -> str:
+  """The part of the thinking that a prompt has already written.
+
+  Templates of R1 end in `<think>`: the completion holds no opening tag.
+  Qwen3's, with `enable_thinking` False, end in a pair of tags with nothing
+  between: the completion is all answer. Others leave both to the model.
+
+  Args:
+    prompt: what the completion continues.
+
+  Returns:
+    The prompt's end from its `<think>` on, if only white space, or the closing
+    tag and white space, comes after it; or else nothing.
+  """
+  begun = re.search(r"<think>\s*(</think>\s*)?\Z", prompt)
+  return begun.group() if begun else ""
+
+
 def split_thinking(text: str) -> Thinking:
   """Takes a completion apart into reasoning and answer.
 
   Args:
-    text: the completion, with a template's own opening tag, if any.
+    text: `thinking_prefix(prompt)` and the completion.
 
   Returns:
     The parts. Text that never closes its thinking has no answer: the model

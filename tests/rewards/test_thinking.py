@@ -9,7 +9,7 @@ from grpo_jax.rewards.functions import (
   mix,
   score_completions,
 )
-from grpo_jax.rewards.thinking import split_thinking
+from grpo_jax.rewards.thinking import split_thinking, thinking_prefix
 
 
 @pytest.mark.parametrize(
@@ -32,6 +32,42 @@ from grpo_jax.rewards.thinking import split_thinking
 )
 def test_parts(text, reasoning, answer, well_formed):
   assert split_thinking(text) == (reasoning, answer, well_formed)
+
+
+@pytest.mark.parametrize(
+  "prompt, prefix",
+  [
+    ("Assistant: <think>\n", "<think>\n"),
+    ("<think>", "<think>"),
+    ("x<think>\n\n</think>\n\n", "<think>\n\n</think>\n\n"),
+    ("<think>a</think>2 and <think> ", "<think> "),
+    ("Use <think> and </think>.", ""),
+    ("<think>\na</think>\n", ""),
+    ("</think>\n", ""),
+    ("<think></think></think>", ""),
+    ("", ""),
+  ],
+)
+def test_what_a_prompt_has_begun(prompt, prefix):
+  assert thinking_prefix(prompt) == prefix
+
+
+def test_thinking_that_the_prompt_opened_is_well_formed():
+  begun = thinking_prefix("1+1=<think>\n")
+  assert split_thinking(begun + "a</think>2") == ("\na", "2", True)
+  assert split_thinking(begun + "<think>a</think>2").well_formed is False
+  closed = thinking_prefix("1+1=<think>\n\n</think>\n\n")
+  assert split_thinking(closed + "2") == ("", "2", True)
+  assert split_thinking(closed + "a</think>2").well_formed is False
+
+
+def test_a_reward_function_may_ask_for_the_prompt():
+  def right(example, answer):
+    return float(answer == "2")
+
+  reward = answer_and_format(right, prompt=lambda example: example + "<think>")
+  assert reward("1+1=", "a</think>2") == {"correctness": 1, "format": 1}
+  assert reward("1+1=", "2") == {"correctness": 0, "format": 0}
 
 
 def test_correctness_and_format_are_apart():
