@@ -25,9 +25,9 @@ def load_model_tokenizer(config: ConfigDict) -> Tokenizer | None:
   # What the extra [hf] brings is needed for checkpoints only.
   from grpo_jax.data.gguf_tokenizer import load_gguf_tokenizer
   from grpo_jax.data.tokenizer_files import load_tokenizer
-  from grpo_jax.models.pretrained import local_path
+  from grpo_jax.models.pretrained import tokenizer_path
 
-  path = local_path(path)
+  path = tokenizer_path(path)
   load = load_gguf_tokenizer if path.suffix == ".gguf" else load_tokenizer
   return load(path)
 

@@ -14,6 +14,7 @@ from grpo_jax.models.config import ModelConfig
 
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _WEIGHTS = ("*.safetensors", "*.json")
+_TOKENIZER = ("*.json", "*.jinja")
 
 
 class _Source(NamedTuple):
@@ -99,6 +100,18 @@ def load_pretrained(
     attention=attention,
   )
   return config, source.load(source.place, config, shardings=shardings)
+
+
+def tokenizer_path(path: str | Path) -> Path:
+  """The folder or GGUF file that holds a model's tokenizer.
+
+  Args:
+    path: as in `load_pretrained`; what a hub's name stands for is fetched.
+
+  Raises:
+    UserError: there is no such model.
+  """
+  return _source(path, files=_TOKENIZER).place
 
 
 def _source(path: str | Path, *, files: tuple[str, ...]) -> _Source:
