@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-_OPEN, _CLOSE = "<think>", "</think>"
+OPEN, CLOSE = "<think>", "</think>"
 
 
 class Thinking(NamedTuple):
@@ -49,11 +49,11 @@ def split_thinking(text: str) -> Thinking:
     The parts. Text that never closes its thinking has no answer: the model
     was cut off, or answered inside its reasoning.
   """
-  before, close, answer = text.rpartition(_CLOSE)
+  before, close, answer = text.rpartition(CLOSE)
   if not close:
-    return Thinking(text.removeprefix(_OPEN), "", False)
-  reasoning = before.strip().removeprefix(_OPEN)
+    return Thinking(text.removeprefix(OPEN), "", False)
+  reasoning = before.strip().removeprefix(OPEN)
   answer = answer.strip()
-  once = text.count(_OPEN) == 1 and text.count(_CLOSE) == 1
-  starts = text.lstrip().startswith(_OPEN)
+  once = text.count(OPEN) == 1 and text.count(CLOSE) == 1
+  starts = text.lstrip().startswith(OPEN)
   return Thinking(reasoning, answer, once and starts and bool(answer))
