@@ -88,6 +88,14 @@ def test_so_is_everything_else(rebuilt, tokenizer):
   assert rebuilt.chat_templates == tokenizer.chat_templates
   assert rebuilt.vocab_size == tokenizer.vocab_size
   assert set(rebuilt.stop_ids) == set(tokenizer.stop_ids)
+  kinds, expected = (
+    {
+      i: (token.content, token.special)
+      for i, token in made.backend.get_added_tokens_decoder().items()
+    }
+    for made in (rebuilt, tokenizer)
+  )
+  assert kinds == expected
 
 
 @both_styles
@@ -127,6 +135,15 @@ def test_smollm_sets_every_digit_apart():
   assert words("a   a<|end|>1") == ["a", "ĠĠ", "Ġ", "a", "<|end|>", "1"]
   assert tokenizer.stop_ids == (0,)
   assert tokenizer.special_tokens == {"eos_token": "<|end|>"}
+
+
+@pytest.mark.parametrize(
+  "pre, words", [("qwen2", list("1234")), ("llama-bpe", ["123", "4"])]
+)
+def test_how_many_digits_stay_together(pre, words):
+  tokenizer = tokenizer_of_metadata(_metadata(pre=pre, bos_token_id=0))
+  cut = tokenizer.backend.pre_tokenizer.pre_tokenize_str("1234")
+  assert [word for word, _ in cut] == words
 
 
 def test_ends_of_turns_go_before_ends_of_texts():

@@ -204,6 +204,15 @@ def test_saved_and_read_again_it_is_the_same(tokenizer, tmp_path):
   assert again.special_tokens == tokenizer.special_tokens
   assert again.chat_templates == tokenizer.chat_templates
   assert again.backend.to_str() == tokenizer.backend.to_str()
+  generation = json.loads(
+    (tmp_path / "new/generation_config.json").read_text("utf-8")
+  )
+  assert generation.pop("eos_token_id") == list(tokenizer.stop_ids)
+  assert generation == {
+    f"{name}_id": tokenizer.backend.token_to_id(token)
+    for name, token in tokenizer.special_tokens.items()
+    if name in ("bos_token", "pad_token")
+  }
 
 
 def test_a_prompt_that_begins_the_thinking(tokenizers_of_styles):
