@@ -1,5 +1,7 @@
 """Sections of a ConfigDict as the typed options of the parts."""
 
+import math
+
 from ml_collections import ConfigDict
 
 from grpo_jax.sampling.decode import SamplingOptions
@@ -26,10 +28,11 @@ def check_division(config: ConfigDict) -> None:
   """Raises a ValueError if a rollout batch cannot be split as configured."""
   prompts, size = config.sampling.prompts_per_step, config.sampling.group_size
   parts, micro = config.optimizer.minibatches, config.optimizer.microbatches
-  if min(prompts, size, parts, micro) < 1:
+  shared = config.optimizer.completions_per_row
+  if min(prompts, size, parts, micro, shared) < 1:
     raise ValueError(
-      "minibatches, microbatches, sampling.prompts_per_step and"
-      " sampling.group_size must be at least 1."
+      "minibatches, microbatches, completions_per_row,"
+      " sampling.prompts_per_step and sampling.group_size must be at least 1."
     )
   if prompts % parts:
     raise ValueError(
@@ -41,6 +44,13 @@ def check_division(config: ConfigDict) -> None:
     raise ValueError(
       f"microbatches = {micro} does not divide the {completions} completions"
       f" of a minibatch; possible are {_divisors(completions)}."
+    )
+  whole = math.gcd(size, completions // micro)
+  if whole % shared:
+    raise ValueError(
+      f"completions_per_row = {shared} does not divide both sampling.group_size"
+      f" = {size} and the {completions // micro} completions of a microbatch;"
+      f" possible are {_divisors(whole)}."
     )
 
 
@@ -68,6 +78,7 @@ def loop_options(config: ConfigDict) -> LoopOptions:
     steps=config.run.steps,
     minibatches=config.optimizer.minibatches,
     microbatches=config.optimizer.microbatches,
+    completions_per_row=config.optimizer.completions_per_row,
     evaluate_every_steps=config.evaluation.every_steps,
     checkpoint_every_steps=config.run.checkpoint_every_steps,
     logged_prompts=config.run.logged_prompts,

@@ -89,17 +89,21 @@ class Rows:
   """Token rows for the model, and where completion tokens lie in them.
 
   Attributes:
-    tokens: sequences of prompt and completion, contiguous, right-padded.
-    segments: which sequence of its row a token belongs to; a token sees only
-      its own sequence.
-    positions: of each token in its own sequence.
-    predecessor: for each completion token, the index into the flattened rows
-      of the token before it: the one whose hidden state predicts it.
+    tokens: prompts and completions.
+    segments: which part of its row a token belongs to; it sees this part, and
+      its prompt's.
+    prompts: the segment of a token's prompt, which may be its own segment.
+    positions: of each token in its own sequence of prompt and completion.
+    places: for each completion token, its index into the flattened rows.
+    predecessor: the same of the token before it, whose hidden state predicts
+      it: the prompt's last one for a completion's first.
   """
 
   tokens: Int[Array, "B S"]
   segments: Int[Array, "B S"]
+  prompts: Int[Array, "B S"]
   positions: Int[Array, "B S"]
+  places: Int[Array, "N T"]
   predecessor: Int[Array, "N T"]
 
 

@@ -61,6 +61,7 @@ def get_config() -> ConfigDict:
   c.optimizer.max_grad_norm = 1.0
   c.optimizer.minibatches = 4  # updates per rollout batch
   c.optimizer.microbatches = 1  # parts that a gradient is summed over
+  c.optimizer.completions_per_row = 1  # that share one copy of their prompt
 
   c.evaluation = ConfigDict()
   c.evaluation.every_steps = 10  # besides before and after; 0 for none

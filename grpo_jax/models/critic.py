@@ -50,10 +50,10 @@ def token_values(
     Two arrays in reward units, meaningless where the token is padding.
   """
   if "trunk" in critic:
-    mask = decoder.segment_mask(rows.segments)
+    mask = decoder.segment_mask(rows.segments, rows.prompts)
     hidden, _ = decoder.trunk(
       critic["trunk"], config, rows.tokens, rows.positions, mask
     )
   values = hidden.astype(jnp.float32) @ critic["weight"] + critic["bias"]
   values = values.reshape(-1)
-  return values[rows.predecessor], values[rows.predecessor + 1]
+  return values[rows.predecessor], values[rows.places]

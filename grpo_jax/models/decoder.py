@@ -237,8 +237,18 @@ def causal_mask(
   return jnp.arange(slots) <= positions[..., None]
 
 
-def segment_mask(segments: Int[Array, "B S"]) -> Bool[Array, "B S S"]:
-  """Causal within each segment: 0 0 1 gives [[1,0,0],[1,1,0],[0,0,1]]."""
+def segment_mask(
+  segments: Int[Array, "B S"], prompts: Int[Array, "B S"]
+) -> Bool[Array, "B S S"]:
+  """Causal within a token's own segment, and within that of its prompt.
+
+  Segments 0 1 2, all with prompt 0, give [[1,0,0],[1,1,0],[1,0,1]].
+
+  Args:
+    segments: of each token.
+    prompts: the segment that a token sees besides its own; or its own.
+  """
   index = jnp.arange(segments.shape[1])
-  same = segments[:, :, None] == segments[:, None, :]
-  return same & (index[:, None] >= index[None, :])
+  seen = segments[:, None, :]
+  visible = (seen == segments[..., None]) | (seen == prompts[..., None])
+  return visible & (index[:, None] >= index[None, :])

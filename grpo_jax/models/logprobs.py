@@ -13,32 +13,54 @@ from grpo_jax.types import Rows, TokenScores
 # rematerialisation goes over the rest, so that [rows, S, V] never exists.
 _LOGIT_ELEMENTS = 2**24
 
+_PADDING = -1  # segment of a prompt's padding, which no other token sees
+
 
 def completion_rows(
   prompt_tokens: Int[Array, "N Q"],
   prompt_lengths: Int[Array, " N"],
   tokens: Int[Array, "N T"],
+  *,
+  completions_per_row: int = 1,
 ) -> Rows:
-  """One row per completion: p p p c c c c 0 0, with no gap after the prompt."""
-  N, Q = prompt_tokens.shape
-  T = tokens.shape[1]
-  S = Q + T
-  positions = jnp.broadcast_to(jnp.arange(S), (N, S))
-  start = prompt_lengths[:, None]
-  # Gathers from [prompt | completion]; a row's tail repeats its last token,
-  # which no real token sees.
-  source = jnp.where(positions < start, positions, positions - start + Q)
-  rows = jnp.take_along_axis(
-    jnp.concatenate([prompt_tokens, tokens], axis=1),
-    jnp.minimum(source, S - 1),
-    axis=1,
-  )
-  predecessor = start - 1 + jnp.arange(T) + S * jnp.arange(N)[:, None]
+  """Rows of one prompt and K of its completions: p p 0 a a a b b 0 for K = 2.
+
+  The prompt goes through the model once for all completions of a row, which
+  see it and themselves; each continues the prompt's positions.
+
+  Args:
+    prompt_tokens: of each completion, right-padded.
+    prompt_lengths: tokens of each.
+    tokens: completions; K in turn have the same prompt.
+    completions_per_row: K; divides N.
+  """
+  K = completions_per_row
+  (N, Q), T = prompt_tokens.shape, tokens.shape[1]
+  B, S = N // K, Q + K * T
+  lengths = prompt_lengths[::K, None]
+  in_prompt = jnp.arange(Q) < lengths
+  segments = jnp.broadcast_to(1 + jnp.arange(K)[:, None], (B, K, T))
+  positions = jnp.broadcast_to(lengths[..., None] + jnp.arange(T), (B, K, T))
+  row = jnp.arange(N) // K
+  start = row * S + Q + jnp.arange(N) % K * T
+  places = start[:, None] + jnp.arange(T)
+  last = row * S + prompt_lengths - 1  # of the prompt
   return Rows(
-    tokens=rows,
-    segments=jnp.zeros_like(rows),
-    positions=positions,
-    predecessor=predecessor,
+    tokens=jnp.concatenate(
+      [prompt_tokens[::K], tokens.reshape(B, K * T)], axis=1
+    ),
+    segments=jnp.concatenate(
+      [jnp.where(in_prompt, 0, _PADDING), segments.reshape(B, -1)], axis=1
+    ),
+    prompts=jnp.concatenate(
+      [jnp.where(in_prompt, 0, _PADDING), jnp.zeros((B, K * T), int)], axis=1
+    ),
+    positions=jnp.concatenate(
+      [jnp.broadcast_to(jnp.arange(Q), (B, Q)), positions.reshape(B, -1)],
+      axis=1,
+    ),
+    places=places,
+    predecessor=jnp.concatenate([last[:, None], places[:, :-1]], axis=1),
   )
 
 
@@ -64,7 +86,7 @@ def score(
   Returns:
     One value per completion token; meaningless where the token is padding.
   """
-  mask = decoder.segment_mask(rows.segments)
+  mask = decoder.segment_mask(rows.segments, rows.prompts)
   hidden, _ = decoder.trunk(params, config, rows.tokens, rows.positions, mask)
   value, next_value = (
     token_values(critic, config, rows, hidden) if critic else (None, None)

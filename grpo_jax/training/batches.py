@@ -1,6 +1,7 @@
 """From a batch of rollouts to the optimizer's minibatches."""
 
 from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +14,11 @@ from grpo_jax.models.logprobs import completion_rows
 
 
 def make_minibatches(
-  recipe: Recipe, *, minibatches: int, microbatches: int
+  recipe: Recipe,
+  *,
+  minibatches: int,
+  microbatches: int,
+  completions_per_row: int = 1,
 ) -> Callable:
   """Compiles the split of a rollout batch.
 
@@ -22,6 +27,8 @@ def make_minibatches(
       weights one minibatch.
     minibatches: optimizer updates per rollout batch, M.
     microbatches: parts of each whose gradients are summed, K.
+    completions_per_row: that go through the model with one copy of their
+      prompt; divides G and the completions of a microbatch.
 
   Returns:
     A jitted function of rollouts with P groups and the recipe's memory to a
@@ -55,7 +62,8 @@ def make_minibatches(
     G = rollouts.tokens.shape[1]
     prompts = jnp.repeat(rollouts.prompt_tokens, G, axis=0)
     lengths = jnp.repeat(rollouts.prompt_lengths, G, axis=0)
-    rows = jax.vmap(completion_rows)(
+    to_rows = partial(completion_rows, completions_per_row=completions_per_row)
+    rows = jax.vmap(to_rows)(
       prompts.reshape(microbatches, -1, prompts.shape[-1]),
       lengths.reshape(microbatches, -1),
       batch.tokens,

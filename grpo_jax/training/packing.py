@@ -80,7 +80,9 @@ def packed_rows(
   laid = Rows(
     tokens=tokens,
     segments=segments,
+    prompts=segments,
     positions=positions,
+    places=predecessor + 1,
     predecessor=predecessor,
   )
   return laid, targets, mask

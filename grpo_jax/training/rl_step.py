@@ -44,12 +44,14 @@ def make_step(setup: Setup) -> Callable:
     setup.config,
     temperature=options.temperature,
     groups_per_call=setup.collect_options.prompts_per_step,
+    completions_per_row=options.completions_per_row,
     ref_params=setup.params if setup.recipe.needs_reference else None,
   )
   minibatches = make_minibatches(
     setup.recipe,
     minibatches=options.minibatches,
     microbatches=options.microbatches,
+    completions_per_row=options.completions_per_row,
   )
   root = jax.random.key(options.seed)
 

@@ -20,6 +20,7 @@ def make_scorer(
   *,
   temperature: float,
   groups_per_call: int,
+  completions_per_row: int = 1,
   ref_params: dict | None,
 ) -> Callable:
   """A function that fills in what the trainer's models say of groups.
@@ -28,6 +29,7 @@ def make_scorer(
     config: of the model.
     temperature: that the completions were sampled at.
     groups_per_call: the one batch size that is compiled.
+    completions_per_row: that share one copy of their prompt; divides G.
     ref_params: of the reference policy; None leaves `ref_logp` at zero and
       runs nothing.
 
@@ -43,6 +45,7 @@ def make_scorer(
       jnp.repeat(groups["prompt_tokens"], G, axis=0),
       jnp.repeat(groups["prompt_lengths"], G, axis=0),
       tokens,
+      completions_per_row=completions_per_row,
     )
     scores = score(
       params, config, rows, tokens, temperature=temperature, critic=critic

@@ -25,6 +25,7 @@ class LoopOptions:
     steps: rollout batches.
     minibatches: optimizer updates per rollout batch.
     microbatches: parts that the gradient of an update is summed over.
+    completions_per_row: that go through the model with one copy of a prompt.
     evaluate_every_steps: besides the evaluations before and after; 0 for none.
     checkpoint_every_steps: besides the one at the end; 0 for none.
     logged_prompts: prompts per step whose completions are written down.
@@ -36,6 +37,7 @@ class LoopOptions:
   steps: int
   minibatches: int
   microbatches: int
+  completions_per_row: int
   evaluate_every_steps: int
   checkpoint_every_steps: int
   logged_prompts: int
@@ -48,6 +50,7 @@ class LoopOptions:
       "steps",
       "minibatches",
       "microbatches",
+      "completions_per_row",
       "max_skipped_in_a_row",
     ):
       if getattr(self, name) < 1:

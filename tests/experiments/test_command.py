@@ -50,6 +50,10 @@ def test_wrong_flags(call, tmp_path, arguments, words):
     ("recipe.args=overlong_buffer=999", ["overlong_buffer", "64"]),
     ("optimizer.minibatches=3", ["minibatches = 3", "1, 2, 4, 8"]),
     ("optimizer.microbatches=5", ["microbatches = 5", "1, 2, 4, 8"]),
+    (
+      "optimizer.completions_per_row=3",
+      ["completions_per_row = 3", "1, 2, 4, 8"],
+    ),
     ("optimizer.learning_rate=-1.0", ["config.optimizer", "learning_rate"]),
     ("sampling.temperature=0.0", ["config.sampling", "temperature"]),
     ("evaluation.top_p=0.0", ["config.evaluation", "top_p"]),

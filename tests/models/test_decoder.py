@@ -132,7 +132,7 @@ def test_segments_do_not_see_each_other(model, params):
   tokens = jax.random.randint(jax.random.key(0), (1, 8), 0, 20)
   segments = jnp.array([[1, 1, 1, 2, 2, 2, 2, 0]])
   positions = jnp.array([[0, 1, 2, 0, 1, 2, 3, 0]])
-  mask = decoder.segment_mask(segments)
+  mask = decoder.segment_mask(segments, segments)
   packed = _hidden(params, model, tokens, positions, mask)
   alone = _hidden(
     params,

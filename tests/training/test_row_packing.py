@@ -23,7 +23,9 @@ def layouts(model, params, random_rollouts):
   tokens = rollouts.tokens.reshape(N, T)
   prompts = np.repeat(rollouts.prompt_tokens, 4, axis=0)
   lengths = np.repeat(rollouts.prompt_lengths, 4)
-  padded = completion_rows(*map(jnp.asarray, (prompts, lengths, tokens)))
+  arrays = tuple(map(jnp.asarray, (prompts, lengths, tokens)))
+  padded = completion_rows(*arrays)
+  shared = completion_rows(*arrays, completions_per_row=4)
   texts = [p[:n].tolist() for p, n in zip(prompts, lengths, strict=True)]
   completions = [
     row[:n].tolist()
@@ -57,28 +59,29 @@ def layouts(model, params, random_rollouts):
         temperature=1.0,
         critic=learned[1],
       )
-      return scores.replace(next_value=None)
+      return scores
 
     forward = jax.jit(run)
     pull = jax.jit(lambda learned, c: jax.vjp(run, learned)[1](c)[0])
     learned = (params, critic)
     return forward(learned), lambda c: pull(learned, c)
 
-  return rollouts, of(padded), of(packed)
+  return rollouts, of(padded), of(packed), of(shared)
 
 
 def test_scores_are_the_same(layouts):
-  rollouts, (padded, _), (packed, _) = layouts
+  rollouts, (padded, _), *others = layouts
   mask = rollouts.loss_mask.reshape(-1, T)
-  for name in ("logp", "entropy", "value"):
-    np.testing.assert_allclose(
-      padded[name][mask], packed[name][mask], rtol=1e-5, atol=1e-5
-    )
+  for name in ("logp", "entropy", "value", "next_value"):
+    for scores, _ in others:
+      np.testing.assert_allclose(
+        padded[name][mask], scores[name][mask], rtol=1e-5, atol=1e-5
+      )
 
 
 @pytest.mark.parametrize("name", every_recipe.NAMES)
 def test_loss_and_gradient_are_the_same(name, layouts):
-  rollouts, *both = layouts
+  rollouts, *layouts = layouts
   recipe = pieces.entropy_bonus(every_recipe.make(name, T), coefficient=0.1)
   rollouts = jax.tree.map(jnp.asarray, rollouts)
 
@@ -89,13 +92,16 @@ def test_loss_and_gradient_are_the_same(name, layouts):
     run = jax.value_and_grad(lambda s: token_loss(recipe, s, batch)[0])
     return run(scores)
 
-  (loss, gradient), (expected_loss, expected) = (
-    (loss, pull(c)) for scores, pull in both for loss, c in [cotangent(scores)]
+  (expected_loss, expected), *others = (
+    (loss, pull(c))
+    for scores, pull in layouts
+    for loss, c in [cotangent(scores)]
   )
-  np.testing.assert_allclose(loss, expected_loss, rtol=1e-5, atol=1e-6)
-  jax.tree.map(
-    lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=2e-6),
-    gradient,
-    expected,
-  )
-  assert any(np.abs(x).max() > 1e-3 for x in jax.tree.leaves(gradient))
+  assert any(np.abs(x).max() > 1e-3 for x in jax.tree.leaves(expected))
+  for loss, gradient in others:
+    np.testing.assert_allclose(loss, expected_loss, rtol=1e-5, atol=1e-6)
+    jax.tree.map(
+      lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=2e-6),
+      gradient,
+      expected,
+    )
