@@ -1,0 +1,147 @@
+"""Tasks for models with a chat template: reasoning-gym, and GSM8K.
+
+A prompt is a conversation: a system message that asks for the answer's form,
+solved problems as earlier turns, and the problem. Models that think do so
+before the answer, by their own template.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from grpo_jax.data.example import Example
+from grpo_jax.data.pretrained_tokenizer import PretrainedTokenizer
+from grpo_jax.data.prompts import check_disjoint
+from grpo_jax.data.reasoning_gym import load_reasoning_gym, score_answer
+from grpo_jax.rewards.extraction import extract
+from grpo_jax.rewards.functions import RewardFn
+from grpo_jax.rewards.thinking import thinking_prefix
+from grpo_jax.training.rollouts import Task
+
+SYSTEM = (
+  "You solve short problems. Reply with one line: Answer: and the result."
+)
+
+
+def reasoning_gym(
+  *,
+  tokenizer: PretrainedTokenizer,
+  data_dir: str,
+  train_size: int,
+  test_size: int,
+  problems: Mapping[str, Mapping[str, Any]],
+  shots: int = 2,
+  system: str = SYSTEM,
+  enable_thinking: bool | None = None,
+) -> Task:
+  """Problems of several of the library's tasks, as many of each.
+
+  Args:
+    tokenizer: with a chat template.
+    data_dir: folder for prepared data.
+    train_size: problems to train on.
+    test_size: held-out problems, none of which is among the former.
+    problems: parameters of each task, by its name in reasoning-gym.
+    shots: solved problems of the same task before each; they are not trained
+      on.
+    system: the system message.
+    enable_thinking: Qwen3's switch; None leaves it to the template.
+
+  Returns:
+    The task; results are reported by name of the problems' task.
+
+  Raises:
+    ValueError: there is no such task, it has too few different problems, or
+      fewer are asked for than there are tasks.
+  """
+  if min(train_size, test_size) < len(problems) or not problems:
+    raise ValueError(
+      f"{len(problems)} kinds of problems need at least as many of"
+      " task.train_size and task.test_size, and there must be one."
+    )
+  train, test, solved = [], [], {}
+  for place, (name, parameters) in enumerate(problems.items()):
+    some, held_out = load_reasoning_gym(
+      task=name,
+      task_args=dict(parameters),
+      train_size=shots + _share(train_size, place, len(problems)),
+      test_size=_share(test_size, place, len(problems)),
+      seed=0,
+      data_dir=data_dir,
+    )
+    solved[name] = some[:shots]
+    train += some[shots:]
+    test += held_out
+  check_disjoint([*train, *(e for s in solved.values() for e in s)], test)
+  return _chat_task(
+    train,
+    test,
+    tokenizer,
+    solved=lambda example: solved[_kind(example)],
+    system=system,
+    enable_thinking=enable_thinking,
+    score=score_answer,
+    label=_kind,
+  )
+
+
+def _kind(example: Example) -> str:
+  return example.info["metadata"]["source_dataset"]
+
+
+def _share(total: int, place: int, parts: int) -> int:
+  """Sizes of parts that differ by one at most: 7 in 3 are 3, 2 and 2."""
+  return total // parts + (place < total % parts)
+
+
+def _chat_task(
+  train: Sequence[Example],
+  test: Sequence[Example],
+  tokenizer: PretrainedTokenizer,
+  *,
+  solved: Callable[[Example], Sequence[Example]],
+  system: str,
+  enable_thinking: bool | None,
+  score: Callable[[Example, str], float],
+  label: Callable[[Example], str],
+) -> Task:
+  def prompt(example):
+    messages = [{"role": "system", "content": system}] if system else []
+    for shot in solved(example):
+      messages += [
+        {"role": "user", "content": shot.question},
+        {"role": "assistant", "content": f"Answer: {shot.answer}"},
+      ]
+    messages.append({"role": "user", "content": example.question})
+    return tokenizer.render(messages, enable_thinking=enable_thinking)
+
+  return Task(
+    train=train,
+    test=test,
+    tokenizer=tokenizer,
+    prompt=prompt,
+    trace=None,
+    reward_fn=stated_answer(score, prompt),
+    label=label,
+  )
+
+
+def stated_answer(
+  score: Callable[[Example, str], float], prompt: Callable[[Example], str]
+) -> RewardFn:
+  """Correctness of the answer that a completion states, and that it does.
+
+  Args:
+    score: (example, answer) -> between 0 and 1.
+    prompt: the task's, which may have begun the thinking.
+
+  Returns:
+    A reward function with `correctness` and `format`: 1 for a closed box, or a
+    line that starts with `Answer:`, after any thinking.
+  """
+
+  def reward(example, completion):
+    found = extract(thinking_prefix(prompt(example)) + completion)
+    correctness = score(example, found.answer) if found.answer else 0.0
+    return {"correctness": correctness, "format": float(bool(found.answer))}
+
+  return reward
