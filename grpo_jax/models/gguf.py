@@ -218,8 +218,8 @@ def _stored(
 
   def read():
     data = np.memmap(path, np.uint8, "r", offset, (length,))
-    rows = data.reshape(*shape[:-1], -1)
     try:
+      rows = data.reshape(*shape[:-1], -1)
       return gguf.dequantize(rows, kind).reshape(shape)
     except (NotImplementedError, ValueError) as error:
       raise UserError(

@@ -26,6 +26,7 @@ _SCALARS = {  # by the format's number of the type
   12: "d",
 }
 _STRING, _ARRAY = 8, 9
+_LENGTH = struct.Struct("<Q")
 _VERSIONS = (2, 3)
 _MAGIC = b"GGUF"
 
@@ -48,7 +49,7 @@ class Gguf(NamedTuple):
   """A file's header.
 
   Attributes:
-    metadata: entries; lists of numbers are NumPy arrays.
+    metadata: entries; a list of numbers is a NumPy array, one of strings None.
     arrays: by name.
   """
 
@@ -81,13 +82,19 @@ def read_gguf(path: Path) -> Gguf:
       (kind,) = cursor.scalars("<I")
       metadata[key] = cursor.value(kind)
     arrays = dict(cursor.array() for _ in range(count))
-  except (struct.error, KeyError, ValueError, OverflowError) as error:
+    alignment = metadata.get("general.alignment", 32)
+    start = -(-cursor.at // alignment) * alignment
+  except (
+    struct.error,
+    KeyError,
+    ValueError,
+    TypeError,
+    ArithmeticError,
+  ) as error:
     raise UserError(
       f"{path} is cut off or damaged: its header cannot be read ({error!r})."
       " Fetch it again."
     ) from error
-  alignment = metadata.get("general.alignment", 32)
-  start = -(-cursor.at // alignment) * alignment
   return Gguf(
     metadata,
     {
@@ -126,8 +133,10 @@ class _Cursor:
     if kind != _ARRAY:
       return self.scalars("<" + _SCALARS[kind])[0]
     kind, length = self.scalars("<IQ")
-    if kind not in _SCALARS:
-      return [self.value(kind) for _ in range(length)]
+    if kind == _STRING:  # a vocabulary: of no concern here, and long
+      for _ in range(length):
+        self.at += 8 + _LENGTH.unpack_from(self._data, self.at)[0]
+      return None
     dtype = np.dtype(_SCALARS[kind]).newbyteorder("<")
     return np.frombuffer(self._bytes(length * dtype.itemsize), dtype)
 

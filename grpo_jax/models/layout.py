@@ -231,7 +231,7 @@ def arrays_of(
     for at in np.ndindex(leaf.lead):
 
       def read(leaf=leaf, value=value, at=at):
-        return leaf.theirs(np.asarray(value[at] if at else value))
+        return leaf.theirs(np.asarray(value)[at])
 
       yield (
         leaf.name(at),

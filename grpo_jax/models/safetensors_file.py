@@ -49,28 +49,33 @@ def read_safetensors(path: Path) -> dict[str, StoredArray]:
     ) from error
   start, end = 8 + length, 0
   arrays = {}
-  for name, (kind, shape, first, last) in entries.items():
+  for name, (kind, shape, first, last) in sorted(
+    entries.items(), key=lambda item: item[1][2:]
+  ):
     if kind not in _DTYPES:
       raise UserError(
         f"The array {name!r} of {path} is of type {kind}; only"
         f" {', '.join(_DTYPES)} are supported."
-      )
-    if last - first != _DTYPES[kind].itemsize * math.prod(shape) or first < 0:
-      raise UserError(
-        f"{path} is damaged: the array {name!r} has {last - first} bytes,"
-        f" which is not {kind}{list(shape)}. Fetch it again."
       )
     if start + last > size:
       raise UserError(
         f"{path} is cut off: the array {name!r} ends at byte {start + last} of"
         f" {size}. Fetch it again."
       )
-    end = max(end, last)
+    # Arrays follow each other without gaps.
+    expected = first + _DTYPES[kind].itemsize * math.prod(shape)
+    if first != end or last != expected:
+      raise UserError(
+        f"{path} is damaged: the array {name!r} lies at bytes {first} to"
+        f" {last}; {kind}{list(shape)} after the one before lies at {end} to"
+        f" {end + expected - first}. Fetch it again."
+      )
+    end = last
     arrays[name] = _stored(path, start + first, shape, _DTYPES[kind])
   if start + end != size:
     raise UserError(
-      f"{path} is damaged: {size - start - end} bytes belong to no array."
-      " Fetch it again."
+      f"{path} is damaged: {size - start - end} bytes at its end belong to no"
+      " array. Fetch it again."
     )
   return arrays
 
