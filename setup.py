@@ -10,6 +10,8 @@ _VERSION = next(
   if line.startswith("__version__")
 )
 
+_MATH = ["math-verify>=0.9"]
+
 setup(
   name="grpo_jax",
   version=_VERSION,
@@ -39,7 +41,9 @@ setup(
     "tensorflow-datasets>=4.9.9",
   ],
   extras_require={
+    "math": _MATH,
     "test": [
+      *_MATH,
       "hypothesis>=6.100",
       "pytest>=8.2",
       "pytest-xdist>=3.6",

@@ -51,8 +51,8 @@ def extract(completion: str) -> Extraction:
   1. The last *closed* `\boxed{}` or `\fbox{}` that is not empty; of nested
      ones the outermost. `\boxed` without a brace is prose.
   2. `final answer is ...`, to the end of the sentence.
-  3. The last line that starts with `Answer:`, or the line after it; then
-     GSM8K's `#### number`.
+  3. The last line that starts with `Answer:`, or the line after it, or that
+     is GSM8K's `#### number`.
 
   Thinking that is opened and not closed holds no answer. Time is linear in
   the completion's length; nothing raises.
@@ -123,8 +123,6 @@ def _stated(text: str) -> str:
     answer = unwrap(text[finals[-1].end() : sentence.end()])
     if answer:
       return answer
-  for pattern in (_LINE, _HASHES):
-    lines = pattern.findall(text)
-    if lines and unwrap(lines[-1]):
-      return unwrap(lines[-1])
-  return ""
+  lines = [*_LINE.finditer(text), *_HASHES.finditer(text)]
+  last = max(lines, key=lambda line: line.start(), default=None)
+  return unwrap(last[1]) if last else ""

@@ -72,6 +72,8 @@ def test_the_last_closed_box(text, answer):
     ("Answer: $5 and $6", "$5 and $6"),
     ("48/2 = <<48/2=24>>24\n#### 24", "24"),
     ("#### -1,234", "-1,234"),
+    ("Answer: 5 a day\n#### 10", "10"),
+    ("#### 10\nAnswer: 5", "5"),
     ("#### $5.50", "$5.50"),
     ("use \\boxed to answer\nAnswer: 5", "5"),
     ("\\boxed{5\nAnswer: 6", "6"),
