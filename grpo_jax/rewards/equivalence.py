@@ -59,7 +59,7 @@ def canonical(answer: str) -> Canonical:
   if len(answer) > _MAX_LENGTH:
     digest = hashlib.sha256(answer.encode("utf-8", "surrogatepass"))
     return Canonical(("verbatim", digest.hexdigest()))
-  return _canonical(answer)
+  return cached_canonical(answer)
 
 
 def compare(a: Canonical, b: Canonical) -> bool | None:
@@ -89,7 +89,8 @@ def _differ(a: str, b: str) -> bool:
 
 
 @lru_cache(maxsize=2**16)
-def _canonical(answer: str) -> Canonical:
+def cached_canonical(answer: str) -> Canonical:
+  """`canonical` of a short answer; completions of a group repeat answers."""
   number = plain_number(answer)
   if number is not None:
     return Canonical(number)

@@ -12,6 +12,7 @@ ends in `eval` (sympy.parse_expr) and is not used.
 """
 
 import importlib.util
+from functools import lru_cache
 
 from grpo_jax.errors import UserError
 from grpo_jax.rewards.pool import Pool
@@ -80,7 +81,9 @@ def equal(gold: str, answer: str) -> bool | None:
   return bool(same) and agree(expected, given)
 
 
+@lru_cache(maxsize=4096)
 def _read(text: str):
+  """A SymPy object, or None; cached, for golds come again and again."""
   from math_verify import LatexExtractionConfig, parse
   from sympy import Basic, MatrixBase
 

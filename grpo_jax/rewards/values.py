@@ -28,7 +28,7 @@ _REPEATING = re.compile(
 _THOUSANDS = re.compile(
   r"(?<![0-9.,])[0-9]{1,3}(?:(?:,[0-9]{3})+|(?: [0-9]{3})+)(?![0-9,]| [0-9])"
 )
-_BASE = re.compile(r"([0-9][0-9A-Za-z]*)_(?:\{([0-9]{1,2})\}|([0-9]{1,2}))")
+_BASE = re.compile(r"(-?)([0-9][0-9A-Za-z]*)_(?:\{([0-9]{1,2})\}|([0-9]{1,2}))")
 # One word, or several of which one is too long for a product of variables;
 # a hyphen alone does not make words of p - q.
 _WORDS = re.compile(
@@ -85,8 +85,8 @@ def key_and_unit(text: str) -> tuple[Key, str]:
     return ("infinity", -1 if infinity[1] == "-" else 1), ""
   in_base = _BASE.fullmatch(text)
   if in_base:
-    digits = in_base[1].lstrip("0") or "0"
-    return ("base", digits.upper(), int(in_base[2] or in_base[3])), ""
+    digits = in_base[1] + (in_base[2].lstrip("0") or "0").upper()
+    return ("base", digits, int(in_base[3] or in_base[4])), ""
   number, unit, scale = split_unit(text)
   plain = plain_number(number) if scale == 1 else None
   if plain:

@@ -74,6 +74,8 @@ def test_the_last_closed_box(text, answer):
     ("#### -1,234", "-1,234"),
     ("Answer: 5 a day\n#### 10", "10"),
     ("#### 10\nAnswer: 5", "5"),
+    ("the final answer is 15 * 8 = 120 pints\n#### 120", "120"),
+    ("Answer: 4\nNo: the final answer is 5.", "5"),
     ("#### $5.50", "$5.50"),
     ("use \\boxed to answer\nAnswer: 5", "5"),
     ("\\boxed{5\nAnswer: 6", "6"),
