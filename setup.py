@@ -19,6 +19,8 @@ _HF = [
   "tokenizers>=0.21",
 ]
 
+_MATH = ["math-verify>=0.9"]
+
 setup(
   name="grpo_jax",
   version=_VERSION,
@@ -48,8 +50,10 @@ setup(
     "tensorflow-datasets>=4.9.9",
   ],
   extras_require={
+    "math": _MATH,
     "test": [
       *_HF,
+      *_MATH,
       "hypothesis>=6.100",
       "pytest>=8.2",
       "pytest-xdist>=3.6",

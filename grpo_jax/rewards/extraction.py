@@ -50,9 +50,9 @@ def extract(completion: str) -> Extraction:
 
   1. The last *closed* `\boxed{}` or `\fbox{}` that is not empty; of nested
      ones the outermost. `\boxed` without a brace is prose.
-  2. `final answer is ...`, to the end of the sentence.
-  3. The last line that starts with `Answer:`, or the line after it; then
-     GSM8K's `#### number`.
+  2. What is stated last: `final answer is ...` to the end of the sentence, a
+     line that starts with `Answer:` (or the line after it), or GSM8K's
+     `#### number`.
 
   Thinking that is opened and not closed holds no answer. Time is linear in
   the completion's length; nothing raises.
@@ -116,15 +116,12 @@ def _last_box(text: str) -> tuple[str, bool]:
 
 
 def _stated(text: str) -> str:
-  """What `final answer is`, `Answer:` or `####` is followed by."""
-  finals = list(_FINAL.finditer(text))
-  if finals:
-    sentence = _SENTENCE.match(text, finals[-1].end())
-    answer = unwrap(text[finals[-1].end() : sentence.end()])
-    if answer:
-      return answer
-  for pattern in (_LINE, _HASHES):
-    lines = pattern.findall(text)
-    if lines and unwrap(lines[-1]):
-      return unwrap(lines[-1])
-  return ""
+  """What the last `final answer is`, `Answer:` or `####` is followed by."""
+  found = [*_FINAL.finditer(text), *_LINE.finditer(text)]
+  found += _HASHES.finditer(text)
+  last = max(found, key=lambda match: match.start(), default=None)
+  if last is None:
+    return ""
+  if last.re is _FINAL:
+    return unwrap(_SENTENCE.match(text, last.end())[0])
+  return unwrap(last[1])
