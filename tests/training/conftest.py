@@ -1,9 +1,13 @@
 """Random rollouts, and a task that a random model solves at times."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
 
+from grpo_jax.models.config import ModelConfig
+from grpo_jax.models.decoder import init_params
 from grpo_jax.training.rollouts import Task
 from grpo_jax.training.step import OptimizerOptions
 from grpo_jax.types import EOS, LENGTH, Rollouts
@@ -18,6 +22,17 @@ OPTIONS = OptimizerOptions(
   weight_decay=0.0,
   max_grad_norm=1.0,
 )
+
+
+@pytest.fixture(scope="session")
+def model(model) -> ModelConfig:
+  """One layer: what is tested here goes on around the decoder."""
+  return dataclasses.replace(model, layers=1)
+
+
+@pytest.fixture(scope="session")
+def params(model):
+  return init_params(model, jax.random.key(1))
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,7 @@
 """Rows that several completions share give every recipe the same gradient."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 from grpo_jax.algorithms.loss import optimizer_batch, prepare, token_loss
 from grpo_jax.algorithms.recipes import pieces
 from grpo_jax.models.critic import init_critic
+from grpo_jax.models.decoder import init_params
 from grpo_jax.models.logprobs import completion_rows, score
 from grpo_jax.training.packing import packed_rows, place
 from tests import every_recipe
@@ -16,8 +19,10 @@ T = 6
 
 
 @pytest.fixture(scope="module")
-def layouts(model, params, random_rollouts):
+def layouts(model, random_rollouts):
   """Scores of padded and of packed rows, and their pull-backs to parameters."""
+  model = dataclasses.replace(model, layers=2)
+  params = init_params(model, jax.random.key(1))
   rollouts = random_rollouts(P=2, G=4, T=T)
   N = rollouts.lengths.size
   tokens = rollouts.tokens.reshape(N, T)
