@@ -155,27 +155,27 @@ def token_loss(
   mask = batch.loss_mask
   # Here, so that no surrogate or penalty can make a NaN gradient of padding.
   scores = jax.tree.map(lambda x: jnp.where(mask, x, 0.0), scores)
+
+  def summed(values):
+    return jnp.sum(jnp.where(mask, values, 0.0))
+
   log_ratio = recipe.log_ratio(scores.logp, batch.old_logp, mask)
   loss_of, counts = recipe.surrogate(log_ratio, batch.advantage, scores.logp)
   for term, scale in zip(recipe.penalties, batch.scales, strict=True):
     loss_of += term.coefficient * scale * term.value(scores, batch)
-  loss = jnp.sum(jnp.where(mask, batch.weight * loss_of, 0.0))
+  loss = summed(batch.weight * loss_of)
 
-  tokens = jnp.sum(mask, dtype=loss.dtype)
-
-  def total(values):
-    return jnp.sum(jnp.where(mask, values, 0.0)), tokens
-
-  metrics = {name: total(count) for name, count in counts.items()}
-  metrics["entropy"] = total(scores.entropy)
-  metrics["policy/approx_kl"] = total(jnp.expm1(log_ratio) - log_ratio)
+  measured = dict(counts)
+  measured["entropy"] = scores.entropy
+  measured["policy/approx_kl"] = jnp.expm1(log_ratio) - log_ratio
   if recipe.needs_reference:
-    metrics["kl"] = total(kl_k3(scores, batch))
+    measured["kl"] = kl_k3(scores, batch)
   if recipe.critic:
     old_value = jnp.where(mask, batch.critic.old_value, 0.0)
     errors = recipe.critic.loss(scores.value, old_value, batch.critic.target)
-    metrics["loss/value_avg"] = total(errors)
-    weighed = jnp.sum(jnp.where(mask, batch.critic.weight * errors, 0.0))
-    loss += recipe.critic.coefficient * weighed
+    measured["loss/value_avg"] = errors
+    loss += recipe.critic.coefficient * summed(batch.critic.weight * errors)
+  tokens = jnp.sum(mask, dtype=loss.dtype)
+  metrics = {name: (summed(x), tokens) for name, x in measured.items()}
   metrics["loss"] = (loss, jnp.zeros_like(loss))
   return loss, metrics

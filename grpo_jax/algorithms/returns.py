@@ -67,9 +67,7 @@ def generalised_advantages(
     return here, jnp.where(keep, advantage, 0.0)
 
   end = jnp.zeros((2, *values.shape[:2]), values.dtype).at[0].set(bootstrap)
-  tokens = jax.tree.map(
-    lambda x: jnp.moveaxis(x, -1, 0), (rewards, values, loss_mask)
-  )
+  tokens = [jnp.moveaxis(x, -1, 0) for x in (rewards, values, loss_mask)]
   _, advantages = jax.lax.scan(back, end, tokens, reverse=True)
   return jnp.moveaxis(advantages, 0, -1)
 

@@ -82,13 +82,11 @@ def dapo(
     ddof=ddof,
     std_eps=std_eps,
   )
-  keep_samples = (
-    fields.finished_samples if overlong_filter else base.keep_samples
-  )
+  samples = fields.finished_samples if overlong_filter else fields.all_samples
   return base._replace(
     shape_rewards=partial(_less_overlong, overlong_penalty, **limits),
     keep_groups=fields.mixed_groups if dynamic_sampling else base.keep_groups,
-    keep_samples=keep_samples,
+    keep_samples=samples,
     weights=weights.token_mean if token_level_loss else base.weights,
     surrogate=fields.clip(eps_low, eps_high),
   )

@@ -6,13 +6,7 @@ from typing import Literal
 
 import jax.numpy as jnp
 
-from grpo_jax.algorithms import (
-  corrections,
-  masked,
-  penalties,
-  ratios,
-  surrogates,
-)
+from grpo_jax.algorithms import masked, penalties, ratios, surrogates
 from grpo_jax.algorithms.checks import check_choice, check_range
 from grpo_jax.algorithms.recipes.recipe import Memory, Penalty, Recipe
 
@@ -154,26 +148,3 @@ def off_policy_mask(recipe: Recipe, *, threshold: float) -> Recipe:
     raise ValueError("off_policy_mask needs a recipe with token ratios.")
   masking = partial(surrogates.without_off_policy_rows, recipe.surrogate)
   return recipe._replace(surrogate=partial(masking, threshold=threshold))
-
-
-def kl_cov(
-  recipe: Recipe, *, fraction: float = 2e-3, coefficient: float = 1.0
-) -> Recipe:
-  """KL-Cov (arXiv:2505.22617): holds the tokens of largest covariance.
-
-  They get coefficient * |log pi - log pi_old| as a loss. The fraction is the
-  paper's for 7B models; 2e-4 for 32B. Chosen as in `clip_cov`. Deviation: the
-  recipe's clip stays, of which the paper's code has none.
-  """
-  check_range(0.0, 1.0, fraction=fraction)
-  check_range(coefficient=coefficient)
-
-  def chosen(rollouts, advantage):
-    logp, mask = rollouts.old_logp, rollouts.loss_mask
-    covariance = corrections.token_covariance(logp, advantage, mask)
-    return corrections.largest_fraction(
-      covariance, mask, mask, fraction=fraction
-    )
-
-  value = penalties.absolute_log_ratio
-  return _with_penalty(recipe, coefficient, value, chosen)
