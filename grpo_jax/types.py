@@ -20,6 +20,19 @@ from jaxtyping import Array, Bool, Float, Int
 RUNNING, EOS, LENGTH = 0, 1, 2
 STOP_REASONS = ("running", "eos", "length")
 
+# What the algorithms take. Before the loss: a grid of completions in groups,
+# one number for each completion, or for each of its tokens.
+Grid = Float[Array, "P G"]
+GridMask = Bool[Array, "P G"]
+Lengths = Int[Array, "P G"]
+GroupMask = Bool[Array, " P"]
+TokenGrid = Float[Array, "P G T"]
+TokenGridMask = Bool[Array, "P G T"]
+# In the loss: one number for each token of N completions.
+PerToken = Float[Array, "N T"]
+TokenMask = Bool[Array, "N T"]
+Scalar = Float[Array, ""]
+
 
 @chex.dataclass(frozen=True)
 class Rollouts:

@@ -4,17 +4,25 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
 
 from grpo_jax.algorithms.penalties import kl_k3
 from grpo_jax.algorithms.recipes import Recipe
-from grpo_jax.algorithms.recipes.recipe import per_token
+from grpo_jax.algorithms.recipes.recipe import only, per_token
 from grpo_jax.algorithms.weights import token_mean
-from grpo_jax.types import CriticBatch, Rollouts, TokenScores, TrainBatch
+from grpo_jax.types import (
+  CriticBatch,
+  Grid,
+  Rollouts,
+  Scalar,
+  TokenGrid,
+  TokenGridMask,
+  TokenScores,
+  TrainBatch,
+)
 
 # Means travel as (total, weight) and are divided once, after all microbatches
 # and devices.
-Totals = dict[str, tuple[Float[Array, ""], Float[Array, ""]]]
+Totals = dict[str, tuple[Scalar, Scalar]]
 
 
 class Prepared(NamedTuple):
@@ -28,11 +36,11 @@ class Prepared(NamedTuple):
     rewards: as they were shaped.
   """
 
-  advantage: Float[Array, "P G T"]
-  loss_mask: Bool[Array, "P G T"]
-  scales: tuple[Float[Array, "P G T"], ...]
-  target: Float[Array, "P G T"] | None
-  rewards: Float[Array, "P G"]
+  advantage: TokenGrid
+  loss_mask: TokenGridMask
+  scales: tuple[TokenGrid, ...]
+  target: TokenGrid | None
+  rewards: Grid
 
 
 def prepare(
@@ -48,20 +56,18 @@ def prepare(
   Returns:
     Advantages and the like, and the memory for the next batch.
   """
-  rollouts = rollouts.replace(memory=memory)
+  rollouts = only(rollouts.sample_mask, rollouts.replace(memory=memory))
+  trained = only(recipe.keep_samples(rollouts), rollouts)
   rewards = recipe.shape_rewards(rollouts)
-  keep = recipe.keep_samples(rollouts) & rollouts.sample_mask
-  loss_mask = rollouts.loss_mask & keep[..., None]
 
   def masked(values):
-    return jnp.where(loss_mask, values, 0.0)
+    return jnp.where(trained.loss_mask, values, 0.0)
 
   advantage = masked(per_token(recipe.advantages(rewards, rollouts), rollouts))
   critic = recipe.critic
-  trained = rollouts.replace(loss_mask=loss_mask)
   prepared = Prepared(
     advantage=advantage,
-    loss_mask=loss_mask,
+    loss_mask=trained.loss_mask,
     scales=tuple(
       masked(penalty.scale(trained, advantage) if penalty.scale else 1.0)
       for penalty in recipe.penalties
@@ -131,7 +137,7 @@ def optimizer_batch(
 
 def token_loss(
   recipe: Recipe, scores: TokenScores, batch: TrainBatch
-) -> tuple[Float[Array, ""], Totals]:
+) -> tuple[Scalar, Totals]:
   """Sum over tokens of weight * (surrogate + sum of the penalties).
 
   With a critic, plus the sum over tokens of its own weight * its loss.
@@ -149,27 +155,27 @@ def token_loss(
   mask = batch.loss_mask
   # Here, so that no surrogate or penalty can make a NaN gradient of padding.
   scores = jax.tree.map(lambda x: jnp.where(mask, x, 0.0), scores)
+
+  def summed(values):
+    return jnp.sum(jnp.where(mask, values, 0.0))
+
   log_ratio = recipe.log_ratio(scores.logp, batch.old_logp, mask)
   loss_of, counts = recipe.surrogate(log_ratio, batch.advantage, scores.logp)
   for term, scale in zip(recipe.penalties, batch.scales, strict=True):
     loss_of += term.coefficient * scale * term.value(scores, batch)
-  loss = jnp.sum(jnp.where(mask, batch.weight * loss_of, 0.0))
+  loss = summed(batch.weight * loss_of)
 
-  tokens = jnp.sum(mask, dtype=loss.dtype)
-
-  def total(values):
-    return jnp.sum(jnp.where(mask, values, 0.0)), tokens
-
-  metrics = {name: total(count) for name, count in counts.items()}
-  metrics["entropy"] = total(scores.entropy)
-  metrics["policy/approx_kl"] = total(jnp.expm1(log_ratio) - log_ratio)
+  measured = dict(counts)
+  measured["entropy"] = scores.entropy
+  measured["policy/approx_kl"] = jnp.expm1(log_ratio) - log_ratio
   if recipe.needs_reference:
-    metrics["kl"] = total(kl_k3(scores, batch))
+    measured["kl"] = kl_k3(scores, batch)
   if recipe.critic:
     old_value = jnp.where(mask, batch.critic.old_value, 0.0)
     errors = recipe.critic.loss(scores.value, old_value, batch.critic.target)
-    metrics["loss/value_avg"] = total(errors)
-    weighed = jnp.sum(jnp.where(mask, batch.critic.weight * errors, 0.0))
-    loss += recipe.critic.coefficient * weighed
+    measured["loss/value_avg"] = errors
+    loss += recipe.critic.coefficient * summed(batch.critic.weight * errors)
+  tokens = jnp.sum(mask, dtype=loss.dtype)
+  metrics = {name: (summed(x), tokens) for name, x in measured.items()}
   metrics["loss"] = (loss, jnp.zeros_like(loss))
   return loss, metrics

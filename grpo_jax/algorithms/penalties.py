@@ -7,12 +7,12 @@ k2 that is right on policy, k3 that is not, and k1 pulls nowhere.
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
-from grpo_jax.types import TokenScores, TrainBatch
+from grpo_jax.algorithms.ratios import token_log_ratio
+from grpo_jax.types import PerToken, Scalar, TokenScores, TrainBatch
 
 
-def kl_k3(scores: TokenScores, batch: TrainBatch) -> Float[Array, "N T"]:
+def kl_k3(scores: TokenScores, batch: TrainBatch) -> PerToken:
   """k3 = exp(d) - d - 1 with d = log pi_ref - log pi, in nats.
 
   The estimator in GRPO's loss (arXiv:2402.03300). Never negative, and unbiased
@@ -22,7 +22,7 @@ def kl_k3(scores: TokenScores, batch: TrainBatch) -> Float[Array, "N T"]:
   return _k3(-_log_ratio_to_reference(scores, batch))
 
 
-def kl_k2(scores: TokenScores, batch: TrainBatch) -> Float[Array, "N T"]:
+def kl_k2(scores: TokenScores, batch: TrainBatch) -> PerToken:
   """k2 = x^2 / 2, in square nats.
 
   REINFORCE++ with a baseline (arXiv:2501.03262, eq. 8). Biased as a value; as
@@ -31,64 +31,42 @@ def kl_k2(scores: TokenScores, batch: TrainBatch) -> Float[Array, "N T"]:
   return _log_ratio_to_reference(scores, batch) ** 2 / 2
 
 
-def kl_weighted_k3(
-  scores: TokenScores, batch: TrainBatch
-) -> Float[Array, "N T"]:
+def kl_weighted_k3(scores: TokenScores, batch: TrainBatch) -> PerToken:
   """r k3 with r = pi / pi_old, in nats: right off policy as well.
 
   DeepSeek-V3.2 (arXiv:2512.02556). Its gradient is r x grad log pi, which is
   that of KL(pi || pi_ref) in expectation over pi_old.
   """
   x = _log_ratio_to_reference(scores, batch)
-  r = jnp.exp(jnp.where(batch.loss_mask, scores.logp - batch.old_logp, 0.0))
-  return r * _k3(-x)
+  return jnp.exp(_log_ratio_to_old(scores, batch)) * _k3(-x)
 
 
-def kl_sequence_k3(
-  scores: TokenScores, batch: TrainBatch
-) -> Float[Array, "N T"]:
-  """k3 of the whole completion, exp(D) - D - 1 with D = sum_t d, per token.
-
-  As typeset in DeepSeek-R1 (arXiv:2501.12948). Overflows to infinity once a
-  completion's log-ratio passes 88 nats.
-  """
-  x = _log_ratio_to_reference(scores, batch)
-  total = _k3(-x.sum(axis=-1, keepdims=True))
-  return jnp.where(batch.loss_mask, total, 0.0)
+# Those that can be losses, by name.
+KL_LOSSES = {"k2": kl_k2, "k3": kl_k3, "weighted_k3": kl_weighted_k3}
 
 
-def negative_entropy(
-  scores: TokenScores, batch: TrainBatch
-) -> Float[Array, "N T"]:
+def negative_entropy(scores: TokenScores, batch: TrainBatch) -> PerToken:
   """-H(pi) at each token, in nats: a bonus for entropy, as PPO has it."""
   return jnp.where(batch.loss_mask, -scores.entropy, 0.0)
 
 
-def negative_log_likelihood(
-  scores: TokenScores, batch: TrainBatch
-) -> Float[Array, "N T"]:
+def negative_log_likelihood(scores: TokenScores, batch: TrainBatch) -> PerToken:
   """-log pi, in nats: VAPO's pull to right answers (arXiv:2504.05118)."""
   return jnp.where(batch.loss_mask, -scores.logp, 0.0)
 
 
-def absolute_log_ratio(
-  scores: TokenScores, batch: TrainBatch
-) -> Float[Array, "N T"]:
+def absolute_log_ratio(scores: TokenScores, batch: TrainBatch) -> PerToken:
   """|log pi - log pi_old|, in nats: KL-Cov's tether (arXiv:2505.22617).
 
   Without a gradient where the two are equal, as on the first update.
   """
-  x = jnp.where(batch.loss_mask, scores.logp - batch.old_logp, 0.0)
+  x = _log_ratio_to_old(scores, batch)
   return jax.lax.stop_gradient(jnp.sign(x)) * x
 
 
 def clipped_value_loss(
-  values: Float[Array, "N T"],
-  old_values: Float[Array, "N T"],
-  returns: Float[Array, "N T"],
-  *,
-  clip: float,
-) -> Float[Array, "N T"]:
+  values: PerToken, old_values: PerToken, returns: PerToken, *, clip: float
+) -> PerToken:
   """max((V - R)^2, (clip(V, V_old - c, V_old + c) - R)^2) / 2.
 
   PPO's code (arXiv:1707.06347), not its text.
@@ -107,8 +85,8 @@ def clipped_value_loss(
 
 
 def adaptive_kl_coefficient(
-  coefficient: Float[Array, ""], kl: Float[Array, ""], *, target: float
-) -> Float[Array, ""]:
+  coefficient: Scalar, kl: Scalar, *, target: float
+) -> Scalar:
   """Halves beta below target / 1.5, doubles it above 1.5 target.
 
   The penalty form of PPO (arXiv:1707.06347, section 4).
@@ -126,7 +104,11 @@ def adaptive_kl_coefficient(
 
 
 def _log_ratio_to_reference(scores, batch):
-  return jnp.where(batch.loss_mask, scores.logp - batch.ref_logp, 0.0)
+  return token_log_ratio(scores.logp, batch.ref_logp, batch.loss_mask)
+
+
+def _log_ratio_to_old(scores, batch):
+  return token_log_ratio(scores.logp, batch.old_logp, batch.loss_mask)
 
 
 def _k3(d):

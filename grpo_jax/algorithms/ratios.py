@@ -1,26 +1,22 @@
 """Log-ratios of the policy to the policy that sampled."""
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+
+from grpo_jax.algorithms import masked
+from grpo_jax.types import PerToken, TokenMask
 
 
 def token_log_ratio(
-  logp: Float[Array, "N T"],
-  old_logp: Float[Array, "N T"],
-  loss_mask: Bool[Array, "N T"],
-) -> Float[Array, "N T"]:
+  logp: PerToken, old_logp: PerToken, loss_mask: TokenMask
+) -> PerToken:
   """Log r_t = log pi(o_t) - log pi_old(o_t), in nats; 0 where masked."""
   return jnp.where(loss_mask, logp - old_logp, 0.0)
 
 
 def product_log_ratio(
-  logp: Float[Array, "N T"],
-  old_logp: Float[Array, "N T"],
-  loss_mask: Bool[Array, "N T"],
-) -> Float[Array, "N T"]:
+  logp: PerToken, old_logp: PerToken, loss_mask: TokenMask
+) -> PerToken:
   """Log of the whole completion's ratio, sum_t log r_t, on each token.
 
   As typeset in DeepSeek-R1 (arXiv:2501.12948), and in TRL's RLOO.
@@ -30,25 +26,19 @@ def product_log_ratio(
 
 
 def sequence_log_ratio(
-  logp: Float[Array, "N T"],
-  old_logp: Float[Array, "N T"],
-  loss_mask: Bool[Array, "N T"],
-) -> Float[Array, "N T"]:
+  logp: PerToken, old_logp: PerToken, loss_mask: TokenMask
+) -> PerToken:
   """Log s_i = mean_t log r_t, on each token of completion i.
 
   GSPO (arXiv:2507.18071): the completion's ratio, to the power 1 / length. A
   completion without tokens has ratio 1.
   """
-  count = jnp.sum(loss_mask, axis=-1, keepdims=True)
-  total = product_log_ratio(logp, old_logp, loss_mask)
-  return total / jnp.maximum(count, 1)
+  return jnp.where(loss_mask, masked.mean(logp - old_logp, loss_mask), 0.0)
 
 
 def sequence_token_log_ratio(
-  logp: Float[Array, "N T"],
-  old_logp: Float[Array, "N T"],
-  loss_mask: Bool[Array, "N T"],
-) -> Float[Array, "N T"]:
+  logp: PerToken, old_logp: PerToken, loss_mask: TokenMask
+) -> PerToken:
   """Log of sg[s_i] pi(o_t) / sg[pi(o_t)]: value s_i, gradient of token t.
 
   GSPO-token (arXiv:2507.18071, eq. 13 and 14): for advantages per token. With
@@ -59,20 +49,16 @@ def sequence_token_log_ratio(
   return jax.lax.stop_gradient(sequence) + zero
 
 
-def clamped(log_ratio, *, limit: float):
-  """Bounds a log-ratio function to [-limit, limit] nats; no gradient outside.
+def clamped(function, logp, old_logp, loss_mask, *, limit: float) -> PerToken:
+  """Bounds a log-ratio to [-limit, limit] nats; no gradient outside.
 
   verl and OpenRLHF have limit 20, against overflow; TRL and the papers none.
 
   Args:
-    log_ratio: any function of this module.
+    function: any other of this module.
+    logp: its first argument, in nats.
+    old_logp: its second, in nats.
+    loss_mask: its third.
     limit: in nats.
-
-  Returns:
-    A function of the same signature.
   """
-  return partial(_clamped, log_ratio, limit=limit)
-
-
-def _clamped(log_ratio, logp, old_logp, loss_mask, *, limit):
-  return jnp.clip(log_ratio(logp, old_logp, loss_mask), -limit, limit)
+  return jnp.clip(function(logp, old_logp, loss_mask), -limit, limit)

@@ -2,19 +2,13 @@
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
 
-from grpo_jax.algorithms.advantages import group_relative_advantages
+from grpo_jax.types import Grid, Lengths, Rollouts, TokenGrid, TokenGridMask
 
 
 def token_rewards(
-  rewards: Float[Array, "P G"],
-  old_logp: Float[Array, "P G T"],
-  ref_logp: Float[Array, "P G T"],
-  loss_mask: Bool[Array, "P G T"],
-  *,
-  kl_coefficient: float,
-) -> Float[Array, "P G T"]:
+  rewards: Grid, rollouts: Rollouts, *, kl_coefficient: float
+) -> TokenGrid:
   """1[t is last] r - beta (log pi_old - log pi_ref): k1 in the reward.
 
   The reward of PPO and REINFORCE++ (arXiv:2501.03262). In the reward k1 is an
@@ -22,29 +16,29 @@ def token_rewards(
 
   Args:
     rewards: one scalar per completion, in reward units.
-    old_logp: of the policy that sampled, in nats.
-    ref_logp: of the reference policy, in nats.
-    loss_mask: tokens that the policy chose; the last of them gets the reward.
+    rollouts: of which the log-probabilities are looked at, and the tokens that
+      the policy chose: the last of them gets the reward.
     kl_coefficient: beta, in reward units per nat.
 
   Returns:
     In reward units; 0 where masked.
   """
-  later = jnp.cumsum(loss_mask[..., ::-1], axis=-1)[..., ::-1]
-  last = loss_mask & (later == 1)
-  penalty = jnp.where(loss_mask, old_logp - ref_logp, 0.0)
-  return jnp.where(last, rewards[..., None], 0.0) - kl_coefficient * penalty
+  mask = rollouts.loss_mask
+  later = jnp.cumsum(mask[..., ::-1], axis=-1)[..., ::-1]
+  at_the_end = jnp.where(mask & (later == 1), rewards[..., None], 0.0)
+  k1 = jnp.where(mask, rollouts.old_logp - rollouts.ref_logp, 0.0)
+  return at_the_end - kl_coefficient * k1
 
 
 def generalised_advantages(
-  rewards: Float[Array, "P G T"],
-  values: Float[Array, "P G T"],
-  loss_mask: Bool[Array, "P G T"],
+  rewards: TokenGrid,
+  values: TokenGrid,
+  loss_mask: TokenGridMask,
   *,
   discount: float,
-  trace_decay: float | Float[Array, "P G"],
-  bootstrap: float | Float[Array, "P G"],
-) -> Float[Array, "P G T"]:
+  trace_decay: float | Grid,
+  bootstrap: float | Grid,
+) -> TokenGrid:
   """A_t = delta_t + discount trace_decay A_{t+1}.
 
   GAE (arXiv:1506.02438), delta_t = r_t + discount V_{t+1} - V_t. Masked tokens
@@ -63,78 +57,34 @@ def generalised_advantages(
   Returns:
     Advantages; 0 where masked. The critic's target is A + V.
   """
-  rows = rewards.shape[:2]
-  decay = discount * jnp.broadcast_to(trace_decay, rows)
 
-  def back(carry, token):
-    next_value, next_advantage = carry
+  def back(after, token):
     reward, value, keep = token
-    advantage = reward + discount * next_value - value + decay * next_advantage
-    carry = (
-      jnp.where(keep, value, next_value),
-      jnp.where(keep, advantage, next_advantage),
-    )
-    return carry, jnp.where(keep, advantage, 0.0)
+    next_value, next_advantage = after
+    delta = reward + discount * next_value - value
+    advantage = delta + discount * trace_decay * next_advantage
+    here = jnp.where(keep, jnp.stack([value, advantage]), after)
+    return here, jnp.where(keep, advantage, 0.0)
 
-  start = (
-    jnp.broadcast_to(bootstrap, rows).astype(values.dtype),
-    jnp.zeros(rows, values.dtype),
-  )
-  tokens = jax.tree.map(
-    lambda x: jnp.moveaxis(x, -1, 0), (rewards, values, loss_mask)
-  )
-  _, advantages = jax.lax.scan(back, start, tokens, reverse=True)
+  end = jnp.zeros((2, *values.shape[:2]), values.dtype).at[0].set(bootstrap)
+  tokens = [jnp.moveaxis(x, -1, 0) for x in (rewards, values, loss_mask)]
+  _, advantages = jax.lax.scan(back, end, tokens, reverse=True)
   return jnp.moveaxis(advantages, 0, -1)
 
 
 def reward_to_go(
-  rewards: Float[Array, "P G T"],
-  loss_mask: Bool[Array, "P G T"],
-  *,
-  discount: float,
-) -> Float[Array, "P G T"]:
+  rewards: TokenGrid, loss_mask: TokenGridMask, *, discount: float
+) -> TokenGrid:
   """R_t = r_t + discount R_{t+1}: GAE without a critic, traces undecayed."""
+  zeros = jnp.zeros_like(rewards)
   return generalised_advantages(
-    rewards,
-    jnp.zeros_like(rewards),
-    loss_mask,
-    discount=discount,
-    trace_decay=1.0,
-    bootstrap=0.0,
+    rewards, zeros, loss_mask, discount=discount, trace_decay=1.0, bootstrap=0.0
   )
 
 
-def explained_variance(
-  values: Float[Array, "P G T"],
-  returns: Float[Array, "P G T"],
-  loss_mask: Bool[Array, "P G T"],
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
-  """1 - Var(R - V) / Var(R) over tokens: what a critic knows of the returns.
-
-  Args:
-    values: V, in reward units.
-    returns: R, in reward units.
-    loss_mask: tokens that count.
-
-  Returns:
-    At most 1, and a weight of 1; a weight of 0 where all returns tie.
-  """
-  count = jnp.maximum(loss_mask.sum(), 1)
-
-  def variance(x):
-    x = jnp.where(loss_mask, x, 0.0)
-    residue = jnp.where(loss_mask, x - x.sum() / count, 0.0)
-    return jnp.sum(residue**2)
-
-  total = variance(returns)
-  share = 1 - variance(returns - values) / jnp.where(total > 0, total, 1.0)
-  defined = (total > 0).astype(share.dtype)
-  return share * defined, defined
-
-
 def length_adaptive_trace_decay(
-  lengths: Int[Array, "P G"], *, alpha: float, floor: float
-) -> Float[Array, "P G"]:
+  lengths: Lengths, *, alpha: float, floor: float
+) -> Grid:
   """Lambda = 1 - 1 / (alpha l): traces that reach back over a share of l.
 
   VAPO (arXiv:2504.05118), alpha 0.05.
@@ -149,39 +99,3 @@ def length_adaptive_trace_decay(
     Lambda of each completion.
   """
   return jnp.maximum(1 - 1 / (alpha * jnp.maximum(lengths, 1)), floor)
-
-
-def process_advantages(
-  step_rewards: Float[Array, "P G T"],
-  step_mask: Bool[Array, "P G T"],
-  loss_mask: Bool[Array, "P G T"],
-  *,
-  ddof: int,
-  eps: float,
-) -> Float[Array, "P G T"]:
-  """Sum of the normalised rewards of all steps that end at t or later.
-
-  Process supervision of DeepSeekMath (arXiv:2402.03300, section 4.1.3); mean
-  and standard deviation are over all steps of a group.
-
-  Args:
-    step_rewards: on the last token of each step, in reward units.
-    step_mask: where steps end.
-    loss_mask: tokens that the policy chose.
-    ddof: as for `group_relative_advantages`.
-    eps: as for `group_relative_advantages`.
-
-  Returns:
-    Advantages; 0 where masked.
-  """
-  P = step_rewards.shape[0]
-  normalised = group_relative_advantages(
-    step_rewards.reshape(P, -1),
-    step_mask.reshape(P, -1),
-    scale="group_std",
-    ddof=ddof,
-    eps=eps,
-  )
-  return reward_to_go(
-    normalised.reshape(step_rewards.shape), loss_mask, discount=1.0
-  )

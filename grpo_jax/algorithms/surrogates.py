@@ -8,20 +8,23 @@ import math
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
 
-Counts = dict[str, Bool[Array, "N T"]]
+from grpo_jax.algorithms import masked
+from grpo_jax.algorithms.checks import check_range
+from grpo_jax.types import PerToken, TokenMask
+
+Loss = tuple[PerToken, dict[str, TokenMask]]
 
 
 def clipped_surrogate(
-  log_ratio: Float[Array, "N T"],
-  advantage: Float[Array, "N T"],
-  logp: Float[Array, "N T"],
+  log_ratio: PerToken,
+  advantage: PerToken,
+  logp: PerToken,
   *,
   eps_low: float,
   eps_high: float,
   ratio_cap: float = math.inf,
-) -> tuple[Float[Array, "N T"], Counts]:
+) -> Loss:
   """-min(min(r, c) A, clip(r, 1 - eps_low, 1 + eps_high) A).
 
   PPO (arXiv:1707.06347) has eps_low = eps_high; DAPO (arXiv:2503.14476) raises
@@ -42,39 +45,30 @@ def clipped_surrogate(
   Raises:
     ValueError: the cap lies below the upper clip.
   """
-  del logp
-  if ratio_cap < 1 + eps_high and ratio_cap != math.inf:
-    raise ValueError(
-      f"ratio_cap ({ratio_cap}) must be at least 1 + eps_high ({1 + eps_high})."
-    )
+  check_range(1 + eps_high, ratio_cap=ratio_cap)
   ratio = jnp.exp(log_ratio)
   unclipped = jnp.minimum(ratio, ratio_cap) * advantage
   clipped = jnp.clip(ratio, 1 - eps_low, 1 + eps_high) * advantage
-  counts = {
-    "clip_ratio/low_mean": (ratio < 1 - eps_low) & (advantage < 0),
-    "clip_ratio/high_mean": (ratio > 1 + eps_high) & (advantage > 0),
-  }
-  return -jnp.minimum(unclipped, clipped), counts
+  below = (ratio < 1 - eps_low) & (advantage < 0)
+  above = (ratio > 1 + eps_high) & (advantage > 0)
+  return -jnp.minimum(unclipped, clipped), _clip_ratio(below, above)
 
 
 def log_likelihood(
-  log_ratio: Float[Array, "N T"],
-  advantage: Float[Array, "N T"],
-  logp: Float[Array, "N T"],
-) -> tuple[Float[Array, "N T"], Counts]:
+  log_ratio: PerToken, advantage: PerToken, logp: PerToken
+) -> Loss:
   """-A log pi: the plain policy gradient; with A = 1, supervised learning."""
-  del log_ratio
   return -advantage * logp, {}
 
 
 def clipped_importance_weight(
-  log_ratio: Float[Array, "N T"],
-  advantage: Float[Array, "N T"],
-  logp: Float[Array, "N T"],
+  log_ratio: PerToken,
+  advantage: PerToken,
+  logp: PerToken,
   *,
   lowest: float,
   highest: float,
-) -> tuple[Float[Array, "N T"], Counts]:
+) -> Loss:
   """-sg[clip(r, lowest, highest)] A log pi: no token loses its gradient.
 
   CISPO (MiniMax-M1, arXiv:2506.13585), which has no lower bound and does not
@@ -93,21 +87,18 @@ def clipped_importance_weight(
     The loss, and the tokens at either bound.
   """
   ratio = jax.lax.stop_gradient(jnp.exp(log_ratio))
-  counts = {
-    "clip_ratio/low_mean": ratio < lowest,
-    "clip_ratio/high_mean": ratio > highest,
-  }
-  return -jnp.clip(ratio, lowest, highest) * advantage * logp, counts
+  loss = -jnp.clip(ratio, lowest, highest) * advantage * logp
+  return loss, _clip_ratio(ratio < lowest, ratio > highest)
 
 
 def soft_gate(
-  log_ratio: Float[Array, "N T"],
-  advantage: Float[Array, "N T"],
-  logp: Float[Array, "N T"],
+  log_ratio: PerToken,
+  advantage: PerToken,
+  logp: PerToken,
   *,
   tau_positive: float,
   tau_negative: float,
-) -> tuple[Float[Array, "N T"], Counts]:
+) -> Loss:
   """-f(r) A, f(r) = 4 / tau sigmoid(tau (r - 1)): a clip without an edge.
 
   SAPO (arXiv:2511.20347), tau 1.0 for A > 0 and 1.05 otherwise. At r = 1 the
@@ -123,19 +114,14 @@ def soft_gate(
   Returns:
     The loss; nothing is ever clipped.
   """
-  del logp
   tau = jnp.where(advantage > 0, tau_positive, tau_negative)
   gate = jax.nn.sigmoid(tau * jnp.expm1(log_ratio)) * 4 / tau
   return -gate * advantage, {}
 
 
 def geometric_surrogate(
-  log_ratio: Float[Array, "N T"],
-  advantage: Float[Array, "N T"],
-  logp: Float[Array, "N T"],
-  *,
-  eps: float,
-) -> tuple[Float[Array, "N T"], Counts]:
+  log_ratio: PerToken, advantage: PerToken, logp: PerToken, *, eps: float
+) -> Loss:
   """-A (prod_t r_t)^(1/n), each r_t clipped first, on each token.
 
   GMPO (arXiv:2507.20673), eps 0.4: the clip is on the log-ratio, above for
@@ -151,25 +137,16 @@ def geometric_surrogate(
   Returns:
     The loss, and the tokens that were clipped.
   """
-  del logp
-  counts = {
-    "clip_ratio/low_mean": (log_ratio < -eps) & (advantage < 0),
-    "clip_ratio/high_mean": (log_ratio > eps) & (advantage > 0),
-  }
-  bounded = jnp.where(
-    advantage > 0, jnp.minimum(log_ratio, eps), jnp.maximum(log_ratio, -eps)
-  )
-  mean = _mean_over_completion(bounded, advantage)
-  return -advantage * jnp.exp(mean), counts
+  below = (log_ratio < -eps) & (advantage < 0)
+  above = (log_ratio > eps) & (advantage > 0)
+  bounded = jnp.where(below, -eps, jnp.where(above, eps, log_ratio))
+  mean = masked.mean(bounded, advantage != 0)
+  return -advantage * jnp.exp(mean), _clip_ratio(below, above)
 
 
 def regularised_log_likelihood(
-  log_ratio: Float[Array, "N T"],
-  advantage: Float[Array, "N T"],
-  logp: Float[Array, "N T"],
-  *,
-  tau: float,
-) -> tuple[Float[Array, "N T"], Counts]:
+  log_ratio: PerToken, advantage: PerToken, logp: PerToken, *, tau: float
+) -> Loss:
   """-A log pi + tau / 2 (sum_t log r_t)^2, the square shared by the tokens.
 
   Kimi k1.5 (arXiv:2501.12599), which does not tell tau.
@@ -187,7 +164,9 @@ def regularised_log_likelihood(
   return -advantage * logp + tau / 2 * whole * log_ratio, {}
 
 
-def without_off_policy_rows(surrogate, *, threshold: float):
+def without_off_policy_rows(
+  surrogate, log_ratio, advantage, logp, *, threshold: float
+) -> Loss:
   """Drops completions with A < 0 and mean_t(log pi_old - log pi) > threshold.
 
   DeepSeek-V3.2 (arXiv:2512.02556), which does not tell the threshold; TRL
@@ -196,26 +175,20 @@ def without_off_policy_rows(surrogate, *, threshold: float):
 
   Args:
     surrogate: any, on the token log-ratio.
+    log_ratio: log r, in nats.
+    advantage: A.
+    logp: log pi, in nats.
     threshold: in nats per token.
 
   Returns:
-    A surrogate of the same signature.
+    The surrogate's loss, and what it counts, the dropped tokens besides.
   """
-
-  def masked(log_ratio, advantage, logp):
-    loss, counts = surrogate(log_ratio, advantage, logp)
-    drift = -_mean_over_completion(log_ratio, advantage)
-    dropped = (advantage < 0) & (drift > threshold)
-    counts = counts | {"off_policy_mask/mean": dropped}
-    return jnp.where(dropped, 0.0, loss), counts
-
-  return masked
+  loss, counts = surrogate(log_ratio, advantage, logp)
+  drift = -masked.mean(log_ratio, advantage != 0)
+  dropped = (advantage < 0) & (drift > threshold)
+  counts = counts | {"off_policy_mask/mean": dropped}
+  return jnp.where(dropped, 0.0, loss), counts
 
 
-def _mean_over_completion(values, advantage):
-  """Mean over the tokens of nonzero advantage; `prepare` has masked to 0."""
-  count = jnp.sum(advantage != 0, axis=-1, keepdims=True)
-  total = jnp.sum(
-    jnp.where(advantage != 0, values, 0.0), axis=-1, keepdims=True
-  )
-  return total / jnp.maximum(count, 1)
+def _clip_ratio(below, above):
+  return {"clip_ratio/low_mean": below, "clip_ratio/high_mean": above}

@@ -8,27 +8,23 @@ denominator counts them.
 """
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+
+from grpo_jax.types import GroupMask, TokenGrid, TokenGridMask
 
 
-def token_mean(
-  loss_mask: Bool[Array, "P G T"], group_mask: Bool[Array, " P"]
-) -> Float[Array, "P G T"]:
+def token_mean(loss_mask: TokenGridMask, group_mask: GroupMask) -> TokenGrid:
   """m / sum m: every token of the batch counts the same.
 
   DAPO's token-level loss (arXiv:2503.14476) as implementations have it; eq. 8
   of the paper normalises within each prompt's group.
   """
-  del group_mask  # nothing of the others is under the loss mask
+  # Nothing of groups that do not exist is under the loss mask.
   return loss_mask / jnp.maximum(jnp.sum(loss_mask), 1)
 
 
 def sequence_mean(
-  loss_mask: Bool[Array, "P G T"],
-  group_mask: Bool[Array, " P"],
-  *,
-  count_empty: bool,
-) -> Float[Array, "P G T"]:
+  loss_mask: TokenGridMask, group_mask: GroupMask, *, count_empty: bool
+) -> TokenGrid:
   """m / (n_i N): every completion counts the same.
 
   GRPO (arXiv:2402.03300).
@@ -43,17 +39,17 @@ def sequence_mean(
     Weights; 0 everywhere if nothing is trained on.
   """
   tokens = jnp.sum(loss_mask, axis=-1, keepdims=True)
-  count = _count(tokens[..., 0] > 0, group_mask, count_empty)
-  return loss_mask / (jnp.maximum(tokens, 1) * jnp.maximum(count, 1))
+  count = _count(loss_mask, group_mask, count_empty)
+  return loss_mask / (jnp.maximum(tokens, 1) * count)
 
 
 def constant_length(
-  loss_mask: Bool[Array, "P G T"],
-  group_mask: Bool[Array, " P"],
+  loss_mask: TokenGridMask,
+  group_mask: GroupMask,
   *,
   length_budget: int,
   count_empty: bool,
-) -> Float[Array, "P G T"]:
+) -> TokenGrid:
   """m / (N L): no completion's length appears in the denominator.
 
   Dr. GRPO (arXiv:2503.20783), as its listing 1 has it. L is the configured
@@ -68,17 +64,13 @@ def constant_length(
   Returns:
     Weights; 0 everywhere if nothing is trained on.
   """
-  filled = jnp.any(loss_mask, axis=-1)
-  count = _count(filled, group_mask, count_empty)
-  return loss_mask / (jnp.maximum(count, 1) * float(length_budget))
+  count = _count(loss_mask, group_mask, count_empty)
+  return loss_mask / (count * float(length_budget))
 
 
 def token_sum_mean(
-  loss_mask: Bool[Array, "P G T"],
-  group_mask: Bool[Array, " P"],
-  *,
-  count_empty: bool,
-) -> Float[Array, "P G T"]:
+  loss_mask: TokenGridMask, group_mask: GroupMask, *, count_empty: bool
+) -> TokenGrid:
   """m / N: the sum over a completion's tokens, then the completions' mean.
 
   RLOO (arXiv:2402.14740), and Dr. GRPO's formula as opposed to its listing.
@@ -97,11 +89,8 @@ def token_sum_mean(
 
 
 def group_token_mean(
-  loss_mask: Bool[Array, "P G T"],
-  group_mask: Bool[Array, " P"],
-  *,
-  count_empty: bool,
-) -> Float[Array, "P G T"]:
+  loss_mask: TokenGridMask, group_mask: GroupMask, *, count_empty: bool
+) -> TokenGrid:
   """m / (n_group P): the token mean of each group, then the groups' mean.
 
   DAPO eq. 8 (arXiv:2503.14476) and ScaleRL's "prompt average"
@@ -121,8 +110,7 @@ def group_token_mean(
   return weights.reshape(loss_mask.shape)
 
 
-def _count(filled, group_mask, count_empty):
-  """Completions in the denominator: of groups that exist, or with tokens."""
-  if count_empty:
-    return jnp.sum(group_mask) * filled.shape[1]
-  return jnp.sum(filled)
+def _count(loss_mask, group_mask, count_empty):
+  """Completions in the denominator: with tokens, or of groups that exist."""
+  counts = jnp.any(loss_mask, axis=-1) | (count_empty & group_mask[:, None])
+  return jnp.maximum(jnp.sum(counts), 1)

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 from grpo_jax.algorithms.loss import optimizer_batch, prepare
 from grpo_jax.algorithms.recipes import Recipe
 from grpo_jax.algorithms.recipes.recipe import per_token
-from grpo_jax.algorithms.returns import explained_variance
 from grpo_jax.models.logprobs import completion_rows
+from grpo_jax.training.metrics import explained_variance
 
 
 def make_minibatches(

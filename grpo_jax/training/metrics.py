@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
+import jax.numpy as jnp
 import numpy as np
 
 from grpo_jax.training.collect import Collected
-from grpo_jax.types import LENGTH
+from grpo_jax.types import LENGTH, Scalar, TokenGrid, TokenGridMask
 
 
 def mean_totals(parts: Sequence[dict]) -> dict[str, float]:
@@ -80,3 +81,29 @@ def rollout_metrics(collected: Collected, step: int) -> dict[str, float]:
       of_all(lambda s, name=name: s.scores[name]).mean()
     )
   return metrics
+
+
+def explained_variance(
+  values: TokenGrid, returns: TokenGrid, loss_mask: TokenGridMask
+) -> tuple[Scalar, Scalar]:
+  """1 - Var(R - V) / Var(R) over tokens: what a critic knows of the returns.
+
+  Args:
+    values: V, in reward units.
+    returns: R, in reward units.
+    loss_mask: tokens that count.
+
+  Returns:
+    At most 1, and a weight of 1; a weight of 0 where all returns tie.
+  """
+  count = jnp.maximum(loss_mask.sum(), 1)
+
+  def variance(x):
+    x = jnp.where(loss_mask, x, 0.0)
+    residue = jnp.where(loss_mask, x - x.sum() / count, 0.0)
+    return jnp.sum(residue**2)
+
+  total = variance(returns)
+  share = 1 - variance(returns - values) / jnp.where(total > 0, total, 1.0)
+  defined = (total > 0).astype(share.dtype)
+  return share * defined, defined

@@ -69,7 +69,7 @@ def golden() -> Golden:
   return Golden(Path(__file__).with_name("golden.json"))
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_rollouts() -> Callable[..., Rollouts]:
   return _make_rollouts
 

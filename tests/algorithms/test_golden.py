@@ -14,7 +14,7 @@ import pytest
 
 from grpo_jax.algorithms import recipes
 from grpo_jax.algorithms.loss import prepare
-from grpo_jax.algorithms.penalties import kl_sequence_k3
+from grpo_jax.algorithms.penalties import kl_k3
 from grpo_jax.algorithms.ratios import product_log_ratio
 from grpo_jax.algorithms.recipes import pieces
 from grpo_jax.algorithms.surrogates import clipped_surrogate
@@ -46,9 +46,21 @@ def corrected(level):
 
 
 def r1_as_typeset():
+  """k3 of the whole completion: of log-probabilities that are summed first."""
+
+  def k3_of_completions(scores, batch):
+    def summed(logp):
+      logp = jnp.where(batch.loss_mask, logp, 0.0)
+      return jnp.broadcast_to(logp.sum(-1, keepdims=True), logp.shape)
+
+    return kl_k3(
+      scores.replace(logp=summed(scores.logp)),
+      batch.replace(ref_logp=summed(batch.ref_logp)),
+    )
+
   return grpo(eps=10.0)._replace(
     log_ratio=product_log_ratio,
-    penalties=(recipes.Penalty(0.001, kl_sequence_k3),),
+    penalties=(recipes.Penalty(0.001, k3_of_completions),),
   )
 
 
@@ -74,8 +86,8 @@ LOSSES = {
   "loss_kimi_k15": recipes.kimi_k15(length_budget=6),
   "loss_tis_token_truncate": corrected("token"),
   "loss_tis_seq_truncate": corrected("sequence"),
-  "loss_grpo_v32_unbiased_kl": grpo()._replace(
-    penalties=recipes.kl_penalty(0.04, "weighted_k3")
+  "loss_grpo_v32_unbiased_kl": pieces.kl_loss(
+    grpo(), coefficient=0.04, estimator="weighted_k3"
   ),
 }
 

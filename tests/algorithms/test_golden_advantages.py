@@ -7,10 +7,7 @@ import numpy as np
 import pytest
 
 from grpo_jax.algorithms import advantages as adv
-from grpo_jax.algorithms import (
-  batch_advantages,
-  recipes,
-)
+from grpo_jax.algorithms import masked, recipes
 
 grpo = partial(recipes.grpo, length_budget=6, ddof=0, std_eps=0.0)
 
@@ -59,7 +56,7 @@ def test_no_advantage_without_a_difference(
   case, expected = golden(name)
   rewards = jnp.asarray([case["rewards"]], dtype)
   mask = jnp.ones(rewards.shape, bool)
-  assert adv.tied(rewards, mask).all()
+  assert not masked.differ(rewards, mask).any()
   advantages = adv.group_relative_advantages(
     rewards, mask, scale=scale, ddof=1, eps=0.0
   )
@@ -87,19 +84,18 @@ def test_leave_one_out(name, key, golden, dtype, close):
     close(plain[0] * G / (G - 1), expected["dr_grpo_times_G_over_Gm1"])
 
 
-@pytest.mark.parametrize(
-  ("key", "scale", "ddof", "eps"),
-  [
-    ("adv_trl_batch_eps1e-4", "batch_std", 1, 1e-4),
-    ("adv_scalerl_ddof0", "centred_batch_std", 0, 0.0),
-  ],
-)
-def test_batch_std(key, scale, ddof, eps, golden, dtype, close):
+def test_batch_std(golden, dtype, close):
   case, expected = golden("adv_batch_std")
-  advantages = adv.group_relative_advantages(
-    *groups(case, dtype), scale=scale, ddof=ddof, eps=eps
+  rewards, mask = groups(case, dtype)
+  scaled = partial(
+    adv.group_relative_advantages, sample_mask=mask, scale="batch_std"
   )
-  close(advantages.ravel(), expected[key])
+  close(
+    scaled(rewards, ddof=1, eps=1e-4).ravel(), expected["adv_trl_batch_eps1e-4"]
+  )
+  # ScaleRL's is the standard deviation of centred rewards.
+  centred = masked.centred(rewards, mask)
+  close(scaled(centred, ddof=0, eps=0.0).ravel(), expected["adv_scalerl_ddof0"])
 
 
 def test_gpg(golden, dtype, close):
@@ -127,26 +123,33 @@ def test_pass_at_k(name, golden, dtype, close):
   close(advantages[0], expected["adv_vector"])
 
 
-def test_opo(dtype, close):
+def test_opo(make_rollouts, dtype, close):
   # One right answer of the shortest length: baseline 2 / 20.
-  rewards = jnp.asarray([[1.0, 0.0, 0.0, 0.0]], dtype)
-  advantages = adv.length_weighted_advantages(
-    rewards, jnp.ones((1, 4), bool), jnp.asarray([[2, 4, 6, 8]])
+  ones = jnp.ones((1, 4, 1), dtype)
+  rollouts = make_rollouts(
+    rewards=[[1.0, 0.0, 0.0, 0.0]],
+    mask=ones,
+    old_logp=ones,
+    dtype=dtype,
+    lengths=jnp.asarray([[2, 4, 6, 8]]),
   )
+  advantages = adv.length_weighted_advantages(rollouts.outcome, rollouts)
   close(advantages[0], [0.9, -0.1, -0.1, -0.1])
 
 
-def test_gdpo(dtype):
-  rewards = jnp.asarray(
-    [
-      [[1, 0, 0, 0], [1, 1, 0, 0]],
-      [[0, 0, 1, 1], [1, 0, 0, 0]],
-    ],
-    dtype,
+def test_gdpo(make_rollouts, dtype):
+  first = np.asarray([[1, 0, 0, 0], [1, 1, 0, 0]])
+  second = np.asarray([[0, 0, 1, 1], [1, 0, 0, 0]])
+  ones = jnp.ones((2, 4, 1), dtype)
+  rollouts = make_rollouts(
+    rewards=first,
+    mask=ones,
+    old_logp=ones,
+    dtype=dtype,
+    components=np.stack([first, second], axis=-1),
   )
-  advantages = batch_advantages.multi_reward_advantages(
-    rewards, jnp.ones((2, 4), bool), weights=(1.0, 1.0), ddof=1, eps=1e-4
-  )
+  recipe = recipes.gdpo(length_budget=1, reward_weights=(1.0, 1.0))
+  advantages = recipe.advantages(rollouts.outcome, rollouts)
   expected = [[0.4841, -1.0432, 0.2795, 0.2795]]
   expected += [[1.8069, 0.2795, -1.0432, -1.0432]]
   np.testing.assert_allclose(advantages, expected, atol=5e-5)
@@ -156,14 +159,18 @@ def test_gdpo(dtype):
   "name", ["seed_length_projection_F4", "seed_length_projection_equal_len"]
 )
 @pytest.mark.parametrize("centre", [True, False])
-def test_length_projection(name, centre, golden, dtype, close):
+def test_length_projection(name, centre, golden, make_rollouts, dtype, close):
   case, expected = golden(name)
-  rewards, mask = groups(case, dtype)
-  advantages = adv.group_relative_advantages(
-    rewards, mask, scale="group_std", ddof=0, eps=0.0
+  ones = jnp.ones((1, len(case["rewards"]), 1), dtype)
+  rollouts = make_rollouts(
+    rewards=[case["rewards"]],
+    mask=ones,
+    old_logp=ones,
+    dtype=dtype,
+    lengths=jnp.asarray([case["lengths"]]),
   )
-  projected = adv.project_out_lengths(
-    advantages, jnp.asarray([case["lengths"]]), mask, centre=centre
+  projected = adv.projected_advantages(
+    grpo().advantages, rollouts.outcome, rollouts, centre=centre
   )
   close(
     projected[0],

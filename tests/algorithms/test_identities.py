@@ -8,10 +8,8 @@ import pytest
 from grpo_jax.algorithms import advantages as adv
 from grpo_jax.algorithms import recipes
 from grpo_jax.algorithms.ratios import clamped, token_log_ratio
-from grpo_jax.algorithms.surrogates import (
-  clipped_surrogate,
-  without_off_policy_rows,
-)
+from grpo_jax.algorithms.recipes import pieces
+from grpo_jax.algorithms.surrogates import clipped_surrogate
 from grpo_jax.algorithms.weights import group_token_mean, token_mean
 
 T = 6
@@ -154,10 +152,9 @@ def test_pass_at_1_is_grpo_on_accuracy(random_batch, loss_and_grad):
 def test_opo_of_equal_lengths_is_centred(random_batch):
   rollouts, _ = random_batch(10)
   mask = rollouts.sample_mask
+  equal = rollouts.replace(lengths=jnp.full(mask.shape, 3))
   np.testing.assert_allclose(
-    adv.length_weighted_advantages(
-      rollouts.outcome, mask, jnp.full(mask.shape, 3)
-    ),
+    adv.length_weighted_advantages(rollouts.outcome, equal),
     adv.group_relative_advantages(
       rollouts.outcome, mask, scale="none", ddof=0, eps=0.0
     ),
@@ -185,9 +182,8 @@ def test_clamped_ratios_are_finite_and_flat_outside(random_batch):
   far = logp[0].at[0, 0].add(500.0)
 
   def total(logp):
-    ratio = clamped(token_log_ratio, limit=20.0)(
-      logp, rollouts.old_logp[0], mask
-    )
+    old = rollouts.old_logp[0]
+    ratio = clamped(token_log_ratio, logp, old, mask, limit=20.0)
     return jnp.exp(ratio).sum()
 
   value, slope = jax.value_and_grad(total)(far)
@@ -202,9 +198,7 @@ def test_off_policy_rows(golden, golden_rollouts, loss_and_grad):
   plain = recipes.grpo(length_budget=T)
   # mean(old - new) of the four rows: -0.2, -0.07, 0.03, -0.0375.
   for threshold, dropped in ((0.02, [2]), (0.04, [])):
-    masked = plain._replace(
-      surrogate=without_off_policy_rows(plain.surrogate, threshold=threshold)
-    )
+    masked = pieces.off_policy_mask(plain, threshold=threshold)
     grad = loss_and_grad(masked, rollouts, logp)[1][0]
     expected = loss_and_grad(plain, rollouts, logp)[1][0]
     np.testing.assert_array_equal(

@@ -103,5 +103,7 @@ def test_log_ratios(name, draw, agree, seed, shape):
   old[~mask] = np.nan
   function = jax.jit(getattr(ratios, name))
   agree(function(logp, old, mask), expected)
-  limited = ratios.clamped(getattr(ratios, name), limit=0.1)
-  agree(limited(*map(jnp.asarray, (logp, old, mask))), expected.clip(-0.1, 0.1))
+  limited = ratios.clamped(
+    getattr(ratios, name), *map(jnp.asarray, (logp, old, mask)), limit=0.1
+  )
+  agree(limited, expected.clip(-0.1, 0.1))

@@ -80,12 +80,17 @@ def test_maximum_likelihood(draw, agree, seed, shape):
 
 
 @given(SEEDS, SHAPES)
-def test_length_weighted(draw, agree, seed, shape):
-  rng, rewards, sample_mask, _ = draw(seed, shape)
+def test_length_weighted(draw, agree, make_rollouts, seed, shape):
+  rng, rewards, sample_mask, loss_mask = draw(seed, shape)
   lengths = rng.integers(1, 9, shape[:2])
-  actual = jax.jit(adv.length_weighted_advantages)(
-    rewards, sample_mask, lengths
+  rollouts = make_rollouts(
+    rewards=rewards,
+    mask=loss_mask,
+    old_logp=np.zeros(shape),
+    sample_mask=jnp.asarray(sample_mask),
+    lengths=jnp.asarray(lengths),
   )
+  actual = jax.jit(adv.length_weighted_advantages)(rewards, rollouts)
 
   def formula(r, n):
     return r - sum(n * r) / sum(n) if max(r) > min(r) else np.zeros(len(r))
@@ -104,8 +109,8 @@ def test_pass_at_k(draw, agree, seed, shape, k):
 
 @given(SEEDS, SHAPES)
 @pytest.mark.parametrize("centre", [True, False])
-def test_project_out_lengths(centre, draw, agree, seed, shape):
-  rng, _, sample_mask, _ = draw(seed, shape)
+def test_projected(centre, draw, agree, make_rollouts, seed, shape):
+  rng, _, sample_mask, loss_mask = draw(seed, shape)
   lengths = rng.integers(1, 5, shape[:2])
   A = np.where(sample_mask, rng.normal(size=shape[:2]), np.nan)
 
@@ -113,21 +118,31 @@ def test_project_out_lengths(centre, draw, agree, seed, shape):
     n = n - n.mean() if centre else n
     return a - (a @ n) / (n @ n) * n if n.any() else a
 
-  actual = jax.jit(partial(adv.project_out_lengths, centre=centre))(
-    A, lengths, sample_mask
+  rollouts = make_rollouts(
+    rewards=A,
+    mask=loss_mask,
+    old_logp=np.zeros(shape),
+    sample_mask=jnp.asarray(sample_mask),
+    lengths=jnp.asarray(lengths),
   )
+  project = partial(
+    adv.projected_advantages, lambda rewards, _: rewards, centre=centre
+  )
+  actual = jax.jit(project)(rollouts.outcome, rollouts)
   agree(actual, groups_oracle(formula, sample_mask, A, lengths))
 
 
 @given(SEEDS, SHAPES)
-@pytest.mark.parametrize("scale", ["batch_std", "centred_batch_std"])
-def test_scaled_by_the_batch(scale, draw, agree, seed, shape):
+def test_scaled_by_the_batch(draw, agree, seed, shape):
   _, rewards, sample_mask, _ = draw(seed, shape)
   plain = groups_oracle(centred, sample_mask, rewards)
-  kept = (rewards if scale == "batch_std" else plain)[sample_mask]
+  kept = rewards[sample_mask]
   std = kept.std(ddof=1) if len(kept) > 1 else 1.0
   actual = adv.group_relative_advantages(
-    jnp.asarray(rewards), jnp.asarray(sample_mask), scale=scale, ddof=1, eps=0.1
+    *map(jnp.asarray, (rewards, sample_mask)),
+    scale="batch_std",
+    ddof=1,
+    eps=0.1,
   )
   expected = plain / (std + 0.1) if std > 0 else plain
   agree(actual, expected)

@@ -10,14 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grpo_jax.algorithms import batch_advantages, returns, shaping
+from grpo_jax.algorithms import recipes, returns, shaping
+from grpo_jax.algorithms.advantages import batch_normalised_advantages
+from grpo_jax.algorithms.recipes import pieces
+from grpo_jax.training.metrics import explained_variance
 from tests.algorithms.oracles import SEEDS, SHAPES, centred, groups_oracle
 
 
 @given(SEEDS, SHAPES, st.sampled_from([0, 1]))
 @pytest.mark.parametrize("each", ["token", "sequence"])
-@pytest.mark.parametrize("eps_in", ["std", "variance", "variance_floor"])
-def test_batch_normalised(each, eps_in, draw, agree, seed, shape, ddof):
+def test_batch_normalised(each, draw, agree, seed, shape, ddof):
   rng, _, _, mask = draw(seed, shape)
   A = np.where(mask, rng.normal(size=shape), np.nan)
   total = mean = square = 0.0
@@ -29,23 +31,18 @@ def test_batch_normalised(each, eps_in, draw, agree, seed, shape, ddof):
   for p, g, t in np.argwhere(mask):
     w = 1.0 if each == "token" else 1 / mask[p, g].sum()
     square += w * (A[p, g, t] - mean) ** 2
-  variance = square / max(total - ddof, 1)
-  std = {
-    "std": variance**0.5 + 0.01,
-    "variance": (variance + 0.01) ** 0.5,
-    "variance_floor": max(variance, 0.01) ** 0.5,
-  }[eps_in]
+  std = (square / max(total - ddof, 1)) ** 0.5 + 0.01
   tied = len(set(A[mask])) < 2
   expected = np.where(mask & (not tied), (A - mean) / std, 0.0)
-  actual = batch_advantages.batch_normalised_advantages(
-    *map(jnp.asarray, (A, mask)), each=each, ddof=ddof, eps=0.01, eps_in=eps_in
+  actual = batch_normalised_advantages(
+    *map(jnp.asarray, (A, mask)), each=each, ddof=ddof, eps=0.01
   )
   agree(actual, expected)
 
 
 @given(SEEDS, SHAPES)
-def test_multi_reward(draw, agree, seed, shape):
-  rng, first, sample_mask, _ = draw(seed, shape)
+def test_multi_reward(draw, agree, make_rollouts, seed, shape):
+  rng, first, sample_mask, loss_mask = draw(seed, shape)
   second = np.where(sample_mask, rng.normal(size=shape[:2]), np.nan)
   mixed = sum(
     weight
@@ -58,27 +55,34 @@ def test_multi_reward(draw, agree, seed, shape):
   expected = np.zeros(shape[:2])
   if len(set(kept)) > 1:
     expected[sample_mask] = (kept - kept.mean()) / (kept.std() + 0.01)
-  actual = batch_advantages.multi_reward_advantages(
-    jnp.asarray([first, second]),
-    jnp.asarray(sample_mask),
-    weights=(0.5, 2.0),
-    ddof=0,
-    eps=0.01,
+  rollouts = make_rollouts(
+    rewards=first,
+    mask=loss_mask,
+    old_logp=np.zeros(shape),
+    sample_mask=jnp.asarray(sample_mask),
+    components=np.stack([first, second], axis=-1),
   )
-  agree(actual, expected)
+  recipe = recipes.gdpo(
+    length_budget=1, reward_weights=(0.5, 2.0), ddof=0, std_eps=0.01
+  )
+  agree(recipe.advantages(rollouts.outcome, rollouts), expected)
 
 
 @given(SEEDS, SHAPES, st.sampled_from([None, 0.9, 0.0]))
-def test_moving_baseline(draw, agree, seed, shape, decay):
-  state = batch_advantages.MovingBaseline(
-    mean=jnp.zeros(()), updates=jnp.zeros((), jnp.int32)
-  )
+def test_moving_baseline(draw, agree, make_rollouts, seed, shape, decay):
+  recipe = recipes.reinforce_moving_average(length_budget=1, decay=decay)
+  (memory,) = recipe.memories
+  state = memory.initial
   means, baseline = [], 0.0
   for i in range(3):
-    _, rewards, sample_mask, _ = draw(seed + i, shape)
-    state = batch_advantages.next_moving_baseline(
-      state, *map(jnp.asarray, (rewards, sample_mask)), decay=decay
+    _, rewards, sample_mask, loss_mask = draw(seed + i, shape)
+    rollouts = make_rollouts(
+      rewards=rewards,
+      mask=loss_mask,
+      old_logp=np.zeros(shape),
+      sample_mask=jnp.asarray(sample_mask),
     )
+    state = memory.update(state, rollouts.outcome, rollouts)
     if sample_mask.any():
       means.append(rewards[sample_mask].mean())
       old = 0.0 if decay is None else decay * baseline
@@ -88,18 +92,24 @@ def test_moving_baseline(draw, agree, seed, shape, decay):
     agree(state.mean, baseline)
 
 
-def test_an_empty_batch_leaves_the_moving_baseline_alone():
-  state = batch_advantages.MovingBaseline(
+def test_an_empty_batch_leaves_the_moving_baseline_alone(make_rollouts):
+  recipe = recipes.reinforce_moving_average(length_budget=1, decay=None)
+  (memory,) = recipe.memories
+  state = memory.initial._replace(
     mean=jnp.asarray(0.5), updates=jnp.asarray(3, jnp.int32)
   )
-  after = batch_advantages.next_moving_baseline(
-    state, jnp.full((2, 2), jnp.nan), jnp.zeros((2, 2), bool), decay=None
+  rollouts = make_rollouts(
+    rewards=jnp.full((2, 2), jnp.nan),
+    mask=np.zeros((2, 2, 1)),
+    old_logp=np.zeros((2, 2, 1)),
+    sample_mask=jnp.zeros((2, 2), bool),
   )
+  after = memory.update(state, rollouts.outcome, rollouts)
   assert after.mean == 0.5 and after.updates == 3
 
 
 @given(SEEDS, SHAPES)
-def test_token_rewards(draw, agree, seed, shape):
+def test_token_rewards(draw, agree, make_rollouts, seed, shape):
   rng, _, _, mask = draw(seed, shape)
   rewards, (old, ref) = rng.normal(size=shape[:2]), rng.normal(size=(2, *shape))
   expected = np.zeros(shape)
@@ -108,8 +118,11 @@ def test_token_rewards(draw, agree, seed, shape):
     if not mask[p, g, t + 1 :].any():
       expected[p, g, t] += rewards[p, g]
   old[~mask], ref[~mask] = np.nan, np.inf
+  rollouts = make_rollouts(
+    rewards=rewards, mask=mask, old_logp=old, ref_logp=ref
+  )
   actual = jax.jit(partial(returns.token_rewards, kl_coefficient=0.3))(
-    rewards, old, ref, mask
+    rewards, rollouts
   )
   agree(actual, expected)
 
@@ -148,15 +161,13 @@ def test_explained_variance(draw, agree, seed, shape):
   spread = np.var(target[mask]) if mask.any() else 0.0
   expected = 1 - np.var((target - values)[mask]) / spread if spread else 0.0
   values[~mask] = np.nan
-  share, weight = returns.explained_variance(
-    *map(jnp.asarray, (values, target, mask))
-  )
+  share, weight = explained_variance(*map(jnp.asarray, (values, target, mask)))
   assert weight == (spread > 0)
   np.testing.assert_allclose(share, expected, rtol=1e-3, atol=1e-3)
 
 
 @given(SEEDS, SHAPES)
-def test_process_advantages(draw, agree, seed, shape):
+def test_process_advantages(draw, agree, make_rollouts, seed, shape):
   rng, _, _, mask = draw(seed, shape)
   step_mask = mask & (rng.random(shape) < 0.5)
   rewards = np.where(step_mask, rng.normal(size=shape), np.nan)
@@ -168,18 +179,27 @@ def test_process_advantages(draw, agree, seed, shape):
     normalised = (rewards[p] - kept.mean()) / (kept.std() + 0.01)
     for g, t in np.argwhere(mask[p]):
       expected[p, g, t] = normalised[g, t:][step_mask[p, g, t:]].sum()
-  actual = returns.process_advantages(
-    *map(jnp.asarray, (rewards, step_mask, mask)), ddof=0, eps=0.01
+  rollouts = make_rollouts(
+    rewards=np.zeros(shape[:2]),
+    mask=mask,
+    old_logp=np.zeros(shape),
+    step_rewards=rewards,
+    step_mask=jnp.asarray(step_mask),
   )
-  agree(actual, expected)
+  recipe = recipes.grpo_process(length_budget=1, ddof=0, std_eps=0.01)
+  agree(recipe.advantages(rollouts.outcome, rollouts), expected)
 
 
 @given(SEEDS, SHAPES)
-def test_mixed_accuracy_groups(draw, seed, shape):
-  _, rewards, sample_mask, _ = draw(seed, shape)
-  actual = shaping.mixed_accuracy_groups(
-    *map(jnp.asarray, (rewards, sample_mask))
+def test_mixed_accuracy_groups(draw, make_rollouts, seed, shape):
+  _, rewards, sample_mask, loss_mask = draw(seed, shape)
+  rollouts = make_rollouts(
+    rewards=rewards,
+    mask=loss_mask,
+    old_logp=np.zeros(shape),
+    sample_mask=jnp.asarray(sample_mask),
   )
+  actual = recipes.dapo(length_budget=1).keep_groups(rollouts)
   expected = [
     len(set(r[keep])) > 1 for r, keep in zip(rewards, sample_mask, strict=True)
   ]
@@ -200,7 +220,9 @@ def test_overlong_penalties(agree, max_tokens, buffer_tokens, length):
     lengths, max_tokens=max_tokens, buffer_tokens=max_tokens - start
   )
   agree(actual[0, 0], expected)
-  actual = shaping.overlong_indicator(lengths, max_tokens=max_tokens)
+  actual = shaping.soft_overlong_penalty(
+    lengths, max_tokens=max_tokens, buffer_tokens=0
+  )
   assert actual[0, 0] == (-1.0 if length > max_tokens else 0.0)
 
 
@@ -223,12 +245,19 @@ def test_relative_length_reward(draw, agree, seed, shape):
 
 
 @given(SEEDS, SHAPES)
-def test_sequence_kl(draw, agree, seed, shape):
+def test_kl_in_reward(draw, agree, make_rollouts, seed, shape):
   rng, _, _, mask = draw(seed, shape)
   old, ref = rng.normal(size=(2, *shape))
   expected = [
-    [math.fsum((old - ref)[p, g][mask[p, g]]) for g in range(shape[1])]
+    [
+      0.5 - 0.2 * math.fsum((old - ref)[p, g][mask[p, g]])
+      for g in range(shape[1])
+    ]
     for p in range(shape[0])
   ]
   ref[~mask] = np.nan
-  agree(shaping.sequence_kl(*map(jnp.asarray, (old, ref, mask))), expected)
+  rollouts = make_rollouts(
+    rewards=np.full(shape[:2], 0.5), mask=mask, old_logp=old, ref_logp=ref
+  )
+  recipe = pieces.kl_in_reward(recipes.grpo(length_budget=1), coefficient=0.2)
+  agree(recipe.shape_rewards(rollouts), expected)

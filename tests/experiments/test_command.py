@@ -63,7 +63,6 @@ def test_wrong_flags(call, tmp_path, arguments, words):
     ("task.args=train_size=9", ["train_size"]),
     ("reward.format=nan", ["reward.format", "finite"]),
     ("optimizer.minibatches=0", ["minibatches", "at least 1"]),
-    ("recipe.name=kl_penalty", ["kl_penalty", "length_budget"]),
     ("recipe.args=length_budget=3", ["length_budget"]),
     ("recipe.args=eps_high='x'", ["config.recipe"]),
     ("recipe.name=grppo", ["'grpo'", "module:function"]),

@@ -10,12 +10,17 @@ can be added to any of them is in `pieces`.
 """
 
 from grpo_jax.algorithms.recipes.actor_critic import ppo, vapo
-from grpo_jax.algorithms.recipes.group import dapo, dr_grpo, grpo, supervised
+from grpo_jax.algorithms.recipes.group import (
+  dapo,
+  dr_grpo,
+  grpo,
+  lite_ppo,
+  supervised,
+)
 from grpo_jax.algorithms.recipes.group_advantages import (
   gdpo,
   grpo_process,
   length_projected,
-  lite_ppo,
   maxrl,
   pass_at_k,
 )
@@ -34,13 +39,7 @@ from grpo_jax.algorithms.recipes.policy_gradient import (
   reinforce_plus_plus_baseline,
   rloo,
 )
-from grpo_jax.algorithms.recipes.recipe import (
-  Critic,
-  Memory,
-  Penalty,
-  Recipe,
-  kl_penalty,
-)
+from grpo_jax.algorithms.recipes.recipe import Critic, Memory, Penalty, Recipe
 from grpo_jax.algorithms.recipes.surrogate import (
   cispo,
   gmpo,

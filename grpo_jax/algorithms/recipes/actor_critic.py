@@ -1,29 +1,17 @@
 """PPO with its critic, and what made it work for long chains of thought."""
 
+import math
 from functools import partial
 from typing import Literal
 
 import jax.numpy as jnp
 
-from grpo_jax.algorithms import penalties
-from grpo_jax.algorithms.batch_advantages import batch_normalised_advantages
+from grpo_jax.algorithms import penalties, returns, weights
+from grpo_jax.algorithms.advantages import batch_normalised_advantages
+from grpo_jax.algorithms.checks import check_choice, check_range
+from grpo_jax.algorithms.recipes import recipe as fields
 from grpo_jax.algorithms.recipes.group import grpo
-from grpo_jax.algorithms.recipes.recipe import (
-  Critic,
-  Penalty,
-  Recipe,
-  check_choice,
-  check_range,
-  kept_tokens,
-  rewards_with_kl,
-  right_answers,
-)
-from grpo_jax.algorithms.returns import (
-  generalised_advantages,
-  length_adaptive_trace_decay,
-)
-from grpo_jax.algorithms.surrogates import clipped_surrogate
-from grpo_jax.algorithms.weights import token_mean
+from grpo_jax.algorithms.recipes.recipe import Critic, Penalty, Recipe
 
 
 def ppo(
@@ -51,16 +39,13 @@ def ppo(
   batch's tokens. The critic's learning rate is a multiple of the policy's: 2 is
   VAPO's.
   """
-  check_range(
-    kl_coefficient=kl_coefficient,
-    value_coefficient=value_coefficient,
-    value_clip=0.0 if value_clip is None else value_clip,
-    critic_warmup_steps=critic_warmup_steps,
-  )
+  value_clip = math.inf if value_clip is None else value_clip
+  check_range(kl_coefficient=kl_coefficient, value_clip=value_clip)
+  check_range(value_coefficient=value_coefficient)
+  check_range(critic_warmup_steps=critic_warmup_steps)
+  check_range(1e-9, critic_learning_rate_factor=critic_learning_rate_factor)
   check_range(0.0, 1.0, discount=discount, trace_decay=trace_decay)
   check_choice(("head", "model"), critic=critic)
-  if not critic_learning_rate_factor > 0:
-    raise ValueError("critic_learning_rate_factor must be positive.")
   estimate = partial(
     _generalised,
     discount=discount,
@@ -70,17 +55,14 @@ def ppo(
   )
   return grpo(length_budget=length_budget, eps=eps)._replace(
     advantages=partial(_whitened, estimate) if whiten else estimate,
-    weights=token_mean,
+    weights=weights.token_mean,
     needs_reference=kl_coefficient > 0,
     critic=Critic(
       kind=critic,
       learning_rate_factor=critic_learning_rate_factor,
       warmup_steps=critic_warmup_steps,
       coefficient=value_coefficient,
-      loss=partial(
-        penalties.clipped_value_loss,
-        clip=jnp.inf if value_clip is None else value_clip,
-      ),
+      loss=partial(penalties.clipped_value_loss, clip=value_clip),
       targets=partial(_targets, estimate),
     ),
   )
@@ -116,28 +98,21 @@ def vapo(
     length_budget=length_budget,
     critic=critic,
     trace_decay=1.0,
+    whiten=False,
     value_coefficient=value_coefficient,
     value_clip=value_clip,
     critic_learning_rate_factor=critic_learning_rate_factor,
     critic_warmup_steps=critic_warmup_steps,
   )
   decay = partial(
-    length_adaptive_trace_decay, alpha=alpha, floor=least_trace_decay
+    returns.length_adaptive_trace_decay, alpha=alpha, floor=least_trace_decay
   )
-  estimate = partial(
-    _generalised,
-    discount=1.0,
-    trace_decay=decay,
-    bootstrap_truncated=False,
-    kl_coefficient=0.0,
-  )
-  likelihood = Penalty(
-    nll_coefficient, penalties.negative_log_likelihood, _share_of_right_tokens
-  )
+  estimate = partial(base.advantages, trace_decay=decay)
+  likelihood = penalties.negative_log_likelihood
   return base._replace(
     advantages=partial(_whitened, estimate),
-    surrogate=partial(clipped_surrogate, eps_low=eps_low, eps_high=eps_high),
-    penalties=(likelihood,) if nll_coefficient else (),
+    surrogate=fields.clip(eps_low, eps_high),
+    penalties=(Penalty(nll_coefficient, likelihood, _share_of_right_tokens),),
   )
 
 
@@ -153,10 +128,10 @@ def _generalised(
   if callable(trace_decay):
     trace_decay = trace_decay(rollouts.lengths)
   cut = rollouts.truncated & rollouts.sample_mask & bootstrap_truncated
-  return generalised_advantages(
-    rewards_with_kl(rewards, rollouts, kl_coefficient),
+  return returns.generalised_advantages(
+    returns.token_rewards(rewards, rollouts, kl_coefficient=kl_coefficient),
     rollouts.value,
-    kept_tokens(rollouts),
+    rollouts.loss_mask,
     discount=discount,
     trace_decay=trace_decay,
     bootstrap=jnp.where(cut, rollouts.final_value, 0.0),
@@ -164,13 +139,9 @@ def _generalised(
 
 
 def _whitened(estimate, rewards, rollouts):
+  advantages, mask = estimate(rewards, rollouts), rollouts.loss_mask
   return batch_normalised_advantages(
-    estimate(rewards, rollouts),
-    kept_tokens(rollouts),
-    each="token",
-    ddof=0,
-    eps=1e-8,
-    eps_in="std",
+    advantages, mask, each="token", ddof=0, eps=1e-8
   )
 
 
@@ -180,7 +151,6 @@ def _targets(estimate, rewards, rollouts):
 
 def _share_of_right_tokens(rollouts, advantage):
   """All tokens over right ones, on the right: turns one mean into the other."""
-  del advantage
-  mask = kept_tokens(rollouts)
-  right = mask & right_answers(rollouts)[..., None]
+  mask = rollouts.loss_mask
+  right = mask & fields.right_answers(rollouts)[..., None]
   return jnp.where(right, mask.sum() / jnp.maximum(right.sum(), 1), 0.0)

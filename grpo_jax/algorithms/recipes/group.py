@@ -1,32 +1,15 @@
-"""GRPO, and what replaces its advantage, its weights or its samples."""
+"""GRPO, and what replaces its weights, its samples or its advantage's scale."""
 
 from functools import partial
 from typing import Literal
 
 import jax.numpy as jnp
 
-from grpo_jax.algorithms.ratios import token_log_ratio
-from grpo_jax.algorithms.recipes.recipe import (
-  Recipe,
-  all_groups,
-  all_samples,
-  check_range,
-  finished_samples,
-  group_relative,
-  kl_penalty,
-  mixed_groups,
-  outcome_rewards,
-)
-from grpo_jax.algorithms.shaping import (
-  overlong_indicator,
-  soft_overlong_penalty,
-)
-from grpo_jax.algorithms.surrogates import clipped_surrogate, log_likelihood
-from grpo_jax.algorithms.weights import (
-  constant_length,
-  sequence_mean,
-  token_mean,
-)
+from grpo_jax.algorithms import ratios, shaping, surrogates, weights
+from grpo_jax.algorithms.checks import check_choice, check_range
+from grpo_jax.algorithms.recipes import pieces
+from grpo_jax.algorithms.recipes import recipe as fields
+from grpo_jax.algorithms.recipes.recipe import Recipe
 
 
 def grpo(
@@ -43,19 +26,17 @@ def grpo(
   clip, k3 KL in the loss. The paper has kl_coefficient 0.04 and leaves eps,
   ddof and std_eps open; later practice, and the default here, is no KL.
   """
-  del length_budget
-  check_range(eps=eps, ddof=ddof, std_eps=std_eps)
-  return Recipe(
-    shape_rewards=outcome_rewards,
-    keep_groups=all_groups,
-    keep_samples=all_samples,
-    advantages=group_relative("group_std", ddof, std_eps),
-    weights=partial(sequence_mean, count_empty=True),
-    log_ratio=token_log_ratio,
-    surrogate=partial(clipped_surrogate, eps_low=eps, eps_high=eps),
-    penalties=kl_penalty(kl_coefficient),
-    needs_reference=kl_coefficient > 0,
+  check_range(eps=eps)
+  recipe = Recipe(
+    shape_rewards=fields.outcome_rewards,
+    keep_groups=fields.all_groups,
+    keep_samples=fields.all_samples,
+    advantages=fields.group_relative("group_std", ddof, std_eps),
+    weights=partial(weights.sequence_mean, count_empty=True),
+    log_ratio=ratios.token_log_ratio,
+    surrogate=fields.clip(eps, eps),
   )
+  return pieces.kl_loss(recipe, coefficient=kl_coefficient, estimator="k3")
 
 
 def dapo(
@@ -88,47 +69,32 @@ def dapo(
   reward - overlong_penalty where a completion is longer than the limit less
   the buffer. With a buffer of 0 nothing is, for the sampler cuts there.
   """
+  buffer = length_budget // 5 if overlong_buffer is None else overlong_buffer
+  check_range(0, length_budget, overlong_buffer=buffer)
+  check_range(overlong_penalty=overlong_penalty)
+  check_choice(("soft", "indicator"), overlong_shape=overlong_shape)
+  limits = {"max_tokens": length_budget, "buffer_tokens": buffer}
+  if overlong_shape == "indicator":
+    limits = {"max_tokens": length_budget - buffer, "buffer_tokens": 0}
   base = grpo(
     length_budget=length_budget,
     kl_coefficient=kl_coefficient,
     ddof=ddof,
     std_eps=std_eps,
   )
-  check_range(eps_low=eps_low, eps_high=eps_high)
-  if overlong_buffer is None:
-    overlong_buffer = length_budget // 5
+  samples = fields.finished_samples if overlong_filter else fields.all_samples
   return base._replace(
-    shape_rewards=_penalise_overlong(
-      overlong_shape, overlong_penalty, length_budget, overlong_buffer
-    ),
-    keep_groups=mixed_groups if dynamic_sampling else all_groups,
-    keep_samples=finished_samples if overlong_filter else all_samples,
-    weights=token_mean if token_level_loss else base.weights,
-    surrogate=partial(clipped_surrogate, eps_low=eps_low, eps_high=eps_high),
+    shape_rewards=partial(_less_overlong, overlong_penalty, **limits),
+    keep_groups=fields.mixed_groups if dynamic_sampling else base.keep_groups,
+    keep_samples=samples,
+    weights=weights.token_mean if token_level_loss else base.weights,
+    surrogate=fields.clip(eps_low, eps_high),
   )
 
 
-def _penalise_overlong(shape, penalty, length_budget, buffer):
-  if not 0 <= buffer <= length_budget:
-    raise ValueError(
-      f"overlong_buffer ({buffer} tokens) must lie between 0 and the length"
-      f" budget ({length_budget} tokens)."
-    )
-  check_range(overlong_penalty=penalty)
-  shapes = {
-    "soft": partial(
-      soft_overlong_penalty, max_tokens=length_budget, buffer_tokens=buffer
-    ),
-    "indicator": partial(overlong_indicator, max_tokens=length_budget - buffer),
-  }
-  if shape not in shapes:
-    raise ValueError(f"overlong_shape must be one of {list(shapes)}.")
-
-  return partial(_outcome_and_length, shapes[shape], penalty)
-
-
-def _outcome_and_length(shape, penalty, rollouts):
-  return rollouts.outcome + penalty * shape(rollouts.lengths)
+def _less_overlong(penalty, rollouts, **limits):
+  ramp = shaping.soft_overlong_penalty(rollouts.lengths, **limits)
+  return rollouts.outcome + penalty * ramp
 
 
 def dr_grpo(
@@ -142,23 +108,37 @@ def dr_grpo(
   its place is the length budget (listing 1). No projection onto lengths: that
   is a popular description, not the paper; see `length_projected`.
   """
+  constant = partial(weights.constant_length, length_budget=length_budget)
   return grpo(
     length_budget=length_budget, eps=eps, kl_coefficient=kl_coefficient
   )._replace(
-    advantages=group_relative("none", ddof=0, eps=0.0),
-    weights=partial(
-      constant_length, length_budget=length_budget, count_empty=True
-    ),
+    advantages=fields.group_relative("none", ddof=0, std_eps=0.0),
+    weights=partial(constant, count_empty=True),
+  )
+
+
+def lite_ppo(
+  *, length_budget: int, eps: float = 0.2, ddof: int = 1, std_eps: float = 1e-4
+) -> Recipe:
+  """LitePPO (arXiv:2508.08221): group mean, batch standard deviation.
+
+  With the token-level loss and GRPO's clip, and nothing else of the tricks
+  that the paper compares. It leaves ddof and std_eps open; these are TRL's.
+  """
+  return grpo(length_budget=length_budget, eps=eps)._replace(
+    advantages=fields.group_relative("batch_std", ddof, std_eps),
+    weights=weights.token_mean,
   )
 
 
 def supervised(*, length_budget: int) -> Recipe:
   """Maximum likelihood of given completions: advantage 1, token mean."""
   return grpo(length_budget=length_budget)._replace(
-    advantages=_ones, weights=token_mean, surrogate=log_likelihood
+    advantages=_ones,
+    weights=weights.token_mean,
+    surrogate=surrogates.log_likelihood,
   )
 
 
 def _ones(rewards, rollouts):
-  del rollouts
   return jnp.ones_like(rewards)

@@ -6,17 +6,11 @@ from functools import partial
 import jax.numpy as jnp
 
 from grpo_jax.algorithms import advantages as adv
-from grpo_jax.algorithms.batch_advantages import multi_reward_advantages
+from grpo_jax.algorithms import masked
+from grpo_jax.algorithms.checks import check_range
 from grpo_jax.algorithms.recipes.group import grpo
-from grpo_jax.algorithms.recipes.recipe import (
-  Recipe,
-  check_range,
-  group_relative,
-  kept_tokens,
-  right_answers,
-)
-from grpo_jax.algorithms.returns import process_advantages
-from grpo_jax.algorithms.weights import token_mean
+from grpo_jax.algorithms.recipes.recipe import Recipe, right_answers
+from grpo_jax.algorithms.returns import reward_to_go
 
 
 def length_projected(
@@ -35,33 +29,7 @@ def length_projected(
   """
   base = grpo(length_budget=length_budget, eps=eps, ddof=ddof, std_eps=std_eps)
   return base._replace(
-    advantages=partial(_projected, base.advantages, centre=centre)
-  )
-
-
-def _projected(advantages, rewards, rollouts, *, centre):
-  return adv.project_out_lengths(
-    advantages(rewards, rollouts),
-    rollouts.lengths,
-    rollouts.sample_mask,
-    centre=centre,
-  )
-
-
-def lite_ppo(
-  *,
-  length_budget: int,
-  eps: float = 0.2,
-  ddof: int = 1,
-  std_eps: float = 1e-4,
-) -> Recipe:
-  """LitePPO (arXiv:2508.08221): group mean, batch standard deviation.
-
-  With the token-level loss and GRPO's clip, and nothing else of the tricks
-  that the paper compares. It leaves ddof and std_eps open; these are TRL's.
-  """
-  return grpo(length_budget=length_budget, eps=eps)._replace(
-    advantages=group_relative("batch_std", ddof, std_eps), weights=token_mean
+    advantages=partial(adv.projected_advantages, base.advantages, centre=centre)
   )
 
 
@@ -105,10 +73,8 @@ def pass_at_k(
 
 
 def _pass_at_k_of_accuracy(rewards, rollouts, *, k):
-  del rewards
-  return adv.pass_at_k_advantages(
-    right_answers(rollouts), rollouts.sample_mask, k=k
-  )
+  right = right_answers(rollouts)
+  return adv.pass_at_k_advantages(right, rollouts.sample_mask, k=k)
 
 
 def gdpo(
@@ -126,23 +92,23 @@ def gdpo(
   configuration's rewards, in the order of their names; 1 each without one. The
   paper leaves ddof and std_eps open.
   """
+  constants = {"weights": reward_weights, "ddof": ddof, "eps": std_eps}
   return grpo(length_budget=length_budget, eps=eps)._replace(
-    advantages=partial(
-      _gdpo_of_components, weights=reward_weights, ddof=ddof, eps=std_eps
-    )
+    advantages=partial(_gdpo_of_components, **constants)
   )
 
 
 def _gdpo_of_components(rewards, rollouts, *, weights, ddof, eps):
-  del rewards
-  components = jnp.moveaxis(rollouts.components, -1, 0)
-  return multi_reward_advantages(
-    components,
-    rollouts.sample_mask,
-    weights=weights or (1.0,) * len(components),
-    ddof=ddof,
-    eps=eps,
-  )
+  """Normalises sum_k w_k A_k over the batch, A_k within each group.
+
+  So that no reward is drowned by another's spread. Statistics count each
+  completion once (TRL); verl counts tokens.
+  """
+  mask, scores = rollouts.sample_mask, jnp.moveaxis(rollouts.components, -1, 0)
+  weights = weights or (1.0,) * len(scores)
+  each = masked.normalised(scores, mask[None], ddof=ddof, eps=eps)
+  mixed = sum(w * A for w, A in zip(weights, each, strict=True))
+  return masked.normalised(mixed, mask, axis=None, ddof=ddof, eps=eps)
 
 
 def grpo_process(
@@ -167,12 +133,9 @@ def grpo_process(
 
 
 def _of_steps(rewards, rollouts, *, ddof, eps):
-  del rewards
-  mask = kept_tokens(rollouts)
-  return process_advantages(
-    rollouts.step_rewards,
-    rollouts.step_mask & mask,
-    mask,
-    ddof=ddof,
-    eps=eps,
+  """Mean and standard deviation are over all steps of a group."""
+  steps = rollouts.step_mask & rollouts.loss_mask
+  normalised = masked.normalised(
+    rollouts.step_rewards, steps, axis=(1, 2), ddof=ddof, eps=eps
   )
+  return reward_to_go(normalised, rollouts.loss_mask, discount=1.0)

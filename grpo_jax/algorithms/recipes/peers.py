@@ -5,17 +5,16 @@ little else. OpenRLHF's KL (k1 in the reward, 0.01) is off here, as it is in the
 others; `pieces.kl_in_reward` adds it.
 """
 
+from grpo_jax.algorithms import weights
 from grpo_jax.algorithms.recipes import pieces
 from grpo_jax.algorithms.recipes.group import grpo
 from grpo_jax.algorithms.recipes.recipe import Recipe
-from grpo_jax.algorithms.weights import token_mean
 
 
 def trl_grpo(*, length_budget: int) -> Recipe:
   """GRPO (arXiv:2402.03300) as TRL has it: 1e-4 in the std, token mean."""
-  return grpo(length_budget=length_budget, std_eps=1e-4)._replace(
-    weights=token_mean
-  )
+  recipe = grpo(length_budget=length_budget, std_eps=1e-4)
+  return recipe._replace(weights=weights.token_mean)
 
 
 def verl_grpo(*, length_budget: int) -> Recipe:
@@ -26,7 +25,7 @@ def verl_grpo(*, length_budget: int) -> Recipe:
   group.
   """
   recipe = grpo(length_budget=length_budget, std_eps=1e-6)
-  recipe = recipe._replace(weights=token_mean)
+  recipe = recipe._replace(weights=weights.token_mean)
   recipe = pieces.clamped_log_ratio(pieces.dual_clip(recipe))
   return pieces.lone_rewards(recipe)
 
@@ -37,7 +36,7 @@ def openrlhf_grpo(*, length_budget: int) -> Recipe:
   1e-9 in the std, token mean, log-ratios capped at 20 nats.
   """
   recipe = grpo(length_budget=length_budget, std_eps=1e-9)
-  return pieces.clamped_log_ratio(recipe._replace(weights=token_mean))
+  return pieces.clamped_log_ratio(recipe._replace(weights=weights.token_mean))
 
 
 def oat_grpo(*, length_budget: int) -> Recipe:

@@ -1,39 +1,21 @@
 """REINFORCE and its descendants: log-probabilities, or a batch's statistics."""
 
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import jax.numpy as jnp
+from jaxtyping import Array, Int
 
 from grpo_jax.algorithms import advantages as adv
-from grpo_jax.algorithms.batch_advantages import (
-  MovingBaseline,
-  batch_normalised_advantages,
-  next_moving_baseline,
-)
-from grpo_jax.algorithms.ratios import product_log_ratio
+from grpo_jax.algorithms import masked, ratios, returns, surrogates, weights
+from grpo_jax.algorithms.checks import check_choice, check_range
 from grpo_jax.algorithms.recipes import pieces
+from grpo_jax.algorithms.recipes import recipe as fields
 from grpo_jax.algorithms.recipes.group import dr_grpo, grpo
-from grpo_jax.algorithms.recipes.recipe import (
-  Memory,
-  Recipe,
-  check_choice,
-  check_range,
-  group_relative,
-  kept_tokens,
-  kl_penalty,
-  per_group,
-  per_token,
-  rewards_with_kl,
-)
-from grpo_jax.algorithms.returns import reward_to_go
-from grpo_jax.algorithms.surrogates import (
-  log_likelihood,
-  regularised_log_likelihood,
-)
-from grpo_jax.algorithms.weights import token_mean, token_sum_mean
+from grpo_jax.algorithms.recipes.recipe import Memory, Recipe
+from grpo_jax.types import Scalar
 
-_sum_mean = partial(token_sum_mean, count_empty=True)
+_sum_mean = partial(weights.token_sum_mean, count_empty=True)
 
 
 def rloo(
@@ -52,13 +34,12 @@ def rloo(
   """
   check_choice(("none", "sequence"), ratio=ratio)
   base = grpo(length_budget=length_budget, eps=eps)._replace(
-    advantages=partial(per_group, adv.leave_one_out_advantages)
+    advantages=partial(fields.per_group, adv.leave_one_out_advantages)
   )
-  if kl_coefficient:
-    base = pieces.kl_in_reward(base, coefficient=kl_coefficient)
+  base = pieces.kl_in_reward(base, coefficient=kl_coefficient)
   if ratio == "sequence":
-    return base._replace(log_ratio=product_log_ratio)
-  return base._replace(weights=_sum_mean, surrogate=log_likelihood)
+    return base._replace(log_ratio=ratios.product_log_ratio)
+  return base._replace(weights=_sum_mean, surrogate=surrogates.log_likelihood)
 
 
 def opo(*, length_budget: int) -> Recipe:
@@ -69,13 +50,9 @@ def opo(*, length_budget: int) -> Recipe:
   wants exactly one update for each rollout batch.
   """
   return grpo(length_budget=length_budget)._replace(
-    advantages=_length_weighted, weights=_sum_mean, surrogate=log_likelihood
-  )
-
-
-def _length_weighted(rewards, rollouts):
-  return adv.length_weighted_advantages(
-    rewards, rollouts.sample_mask, rollouts.lengths
+    advantages=adv.length_weighted_advantages,
+    weights=_sum_mean,
+    surrogate=surrogates.log_likelihood,
   )
 
 
@@ -86,9 +63,9 @@ def gpg(*, length_budget: int) -> Recipe:
   KL. Deviation: the paper also samples on until 0.6 of a batch has a signal.
   """
   return grpo(length_budget=length_budget)._replace(
-    advantages=partial(per_group, adv.rescaled_advantages),
-    weights=token_mean,
-    surrogate=log_likelihood,
+    advantages=partial(fields.per_group, adv.rescaled_advantages),
+    weights=weights.token_mean,
+    surrogate=surrogates.log_likelihood,
   )
 
 
@@ -103,7 +80,7 @@ def kimi_k15(*, length_budget: int, tau: float = 0.1) -> Recipe:
   check_range(tau=tau)
   return dr_grpo(length_budget=length_budget)._replace(
     weights=_sum_mean,
-    surrogate=partial(regularised_log_likelihood, tau=tau),
+    surrogate=partial(surrogates.regularised_log_likelihood, tau=tau),
   )
 
 
@@ -142,16 +119,14 @@ def reinforce_plus_plus(
 
 
 def _normalised_return(
-  rewards, rollouts, *, kl_coefficient, discount, **normalisation
+  rewards, rollouts, *, kl_coefficient, discount, **constants
 ):
-  mask = kept_tokens(rollouts)
-  with_kl = rewards_with_kl(rewards, rollouts, kl_coefficient)
-  return batch_normalised_advantages(
-    reward_to_go(with_kl, mask, discount=discount),
-    mask,
-    eps_in="std",
-    **normalisation,
+  mask = rollouts.loss_mask
+  rewards = returns.token_rewards(
+    rewards, rollouts, kl_coefficient=kl_coefficient
   )
+  to_go = returns.reward_to_go(rewards, mask, discount=discount)
+  return adv.batch_normalised_advantages(to_go, mask, **constants)
 
 
 def reinforce_plus_plus_baseline(
@@ -169,20 +144,17 @@ def reinforce_plus_plus_baseline(
   loss. The paper gives no coefficient: 1e-5 is that of OpenRLHF's script.
   """
   check_choice(("token", "sequence"), each=each)
-  return grpo(length_budget=length_budget, eps=eps)._replace(
-    advantages=partial(_normalised_centred, each=each, ddof=ddof, eps=std_eps),
-    penalties=kl_penalty(kl_coefficient, "k2"),
-    needs_reference=kl_coefficient > 0,
+  constants = {"each": each, "ddof": ddof, "eps": std_eps}
+  recipe = grpo(length_budget=length_budget, eps=eps)._replace(
+    advantages=partial(_normalised_centred, **constants)
   )
+  return pieces.kl_loss(recipe, coefficient=kl_coefficient, estimator="k2")
 
 
-def _normalised_centred(rewards, rollouts, **normalisation):
-  centred = group_relative("none", ddof=0, eps=0.0)(rewards, rollouts)
-  return batch_normalised_advantages(
-    per_token(centred, rollouts),
-    kept_tokens(rollouts),
-    eps_in="std",
-    **normalisation,
+def _normalised_centred(rewards, rollouts, **constants):
+  centred = masked.centred(rewards, rollouts.sample_mask)
+  return adv.batch_normalised_advantages(
+    fields.per_token(centred, rollouts), rollouts.loss_mask, **constants
   )
 
 
@@ -203,19 +175,20 @@ def reinforce_moving_average(
   for the first batch.
   """
   check_range(0.0, 1.0, decay=decay or 0.0)
-  base = grpo(length_budget=length_budget, eps=eps)
-  if kl_coefficient:
-    base = pieces.kl_in_reward(base, coefficient=kl_coefficient)
-  return base._replace(
+  first = _MovingAverage(jnp.zeros(()), jnp.zeros((), jnp.int32))
+  update = partial(_next_moving_average, decay=decay)
+  base = grpo(length_budget=length_budget, eps=eps)._replace(
     advantages=_above_the_moving_average,
-    memories=(
-      Memory(
-        name="moving_average",
-        initial=MovingBaseline(jnp.zeros(()), jnp.zeros((), jnp.int32)),
-        update=partial(_next_moving_average, decay=decay),
-      ),
-    ),
+    memories=(Memory("moving_average", first, update),),
   )
+  return pieces.kl_in_reward(base, coefficient=kl_coefficient)
+
+
+class _MovingAverage(NamedTuple):
+  """Mean of earlier rewards, and how many batches it has seen."""
+
+  mean: Scalar
+  updates: Int[Array, ""]
 
 
 def _above_the_moving_average(rewards, rollouts):
@@ -224,4 +197,13 @@ def _above_the_moving_average(rewards, rollouts):
 
 
 def _next_moving_average(state, rewards, rollouts, *, decay):
-  return next_moving_baseline(state, rewards, rollouts.sample_mask, decay=decay)
+  """b' = b + share (mean r - b), share = 1 - decay, or 1 / number of batches.
+
+  A batch that is all masked leaves it alone.
+  """
+  seen = jnp.any(rollouts.sample_mask)
+  updates = state.updates + seen
+  mean = masked.mean(rewards, rollouts.sample_mask, axis=None).squeeze()
+  step = mean - state.mean
+  step = step / jnp.maximum(updates, 1) if decay is None else step * (1 - decay)
+  return _MovingAverage(state.mean + jnp.where(seen, step, 0.0), updates)

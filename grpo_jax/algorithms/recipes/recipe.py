@@ -1,16 +1,15 @@
 """The contract of an algorithm, and the parts that several of them share."""
 
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from grpo_jax.algorithms import penalties
+from grpo_jax.algorithms import masked
 from grpo_jax.algorithms.advantages import group_relative_advantages
-from grpo_jax.algorithms.returns import token_rewards
-from grpo_jax.algorithms.shaping import mixed_accuracy_groups
+from grpo_jax.algorithms.checks import check_range
+from grpo_jax.algorithms.surrogates import clipped_surrogate
 
 
 class Penalty(NamedTuple):
@@ -66,6 +65,10 @@ class Memory(NamedTuple):
 class Recipe(NamedTuple):
   """An algorithm; every field is a pure function with its constants bound.
 
+  The rollouts that they are given hold the recipe's memory, and their loss mask
+  leaves out the tokens of completions that do not exist; that of scales and
+  memories leaves out those that are not trained on, too.
+
   Attributes:
     shape_rewards: rollouts -> rewards `[P, G]`.
     keep_groups: rollouts -> `[P]`; groups that are dropped are replaced by
@@ -91,8 +94,8 @@ class Recipe(NamedTuple):
   weights: Callable
   log_ratio: Callable
   surrogate: Callable
-  penalties: tuple[Penalty, ...]
-  needs_reference: bool
+  penalties: tuple[Penalty, ...] = ()
+  needs_reference: bool = False
   needs_steps: bool = False
   critic: Critic | None = None
   memories: tuple[Memory, ...] = ()
@@ -122,8 +125,12 @@ def all_groups(rollouts):
 
 
 def mixed_groups(rollouts):
-  """Dynamic sampling: groups that are neither all right nor all wrong."""
-  return mixed_accuracy_groups(rollouts.accuracy, rollouts.sample_mask)
+  """Groups that are neither all right nor all wrong: 0 < #correct < G.
+
+  The dynamic sampling of DAPO (arXiv:2503.14476). It looks at accuracy, never
+  at shaped rewards: a length penalty would spread an all-right group.
+  """
+  return masked.differ(rollouts.accuracy, rollouts.sample_mask)[:, 0]
 
 
 def all_samples(rollouts):
@@ -136,9 +143,9 @@ def finished_samples(rollouts):
   return ~rollouts.truncated
 
 
-def kept_tokens(rollouts):
-  """Tokens that the policy chose, of completions that exist."""
-  return rollouts.loss_mask & rollouts.sample_mask[..., None]
+def only(samples, rollouts):
+  """Rollouts whose loss mask leaves out all other completions."""
+  return rollouts.replace(loss_mask=rollouts.loss_mask & samples[..., None])
 
 
 def right_answers(rollouts):
@@ -146,85 +153,32 @@ def right_answers(rollouts):
   return rollouts.accuracy > 0.5
 
 
-def rewards_with_kl(rewards, rollouts, kl_coefficient):
-  """The reward on the last token, and k1 towards the reference on each."""
-  return token_rewards(
-    rewards,
-    rollouts.old_logp,
-    rollouts.ref_logp,
-    kept_tokens(rollouts),
-    kl_coefficient=kl_coefficient,
-  )
-
-
 def per_group(function, rewards, rollouts, **constants):
   """The advantages field from a function of (rewards, sample mask)."""
   return function(rewards, rollouts.sample_mask, **constants)
 
 
-def group_relative(scale: str, ddof: int, eps: float) -> Callable:
+def group_relative(scale: str, ddof: int, std_eps: float) -> Callable:
   """The advantages field of the GRPO family."""
-  return partial(
-    per_group, group_relative_advantages, scale=scale, ddof=ddof, eps=eps
-  )
+  check_range(ddof=ddof, std_eps=std_eps)
+  constants = {"scale": scale, "ddof": ddof, "eps": std_eps}
+  return partial(per_group, group_relative_advantages, **constants)
+
+
+def clip(eps_low: float, eps_high: float) -> Callable:
+  """The surrogate field of PPO and of the GRPO family."""
+  check_range(eps_low=eps_low, eps_high=eps_high)
+  return partial(clipped_surrogate, eps_low=eps_low, eps_high=eps_high)
 
 
 def per_token(advantages, rollouts):
   """Advantages `[P, G, T]`, from those or from `[P, G]`."""
   shape = rollouts.loss_mask.shape
-  if advantages.shape not in (shape, shape[:2]):
+  if advantages.shape == shape:
+    return advantages
+  if advantages.shape != shape[:2]:
     raise ValueError(
       f"advantages must have shape {shape[:2]} or {shape}, not"
       f" {advantages.shape}."
     )
-  if advantages.ndim == 2:
-    advantages = advantages[..., None]
-  return jnp.broadcast_to(advantages, shape)
-
-
-def check_range(
-  at_least: float = 0.0, at_most: float = math.inf, **values: float
-) -> None:
-  """Raises a ValueError that names the argument which lies outside."""
-  for name, value in values.items():
-    if not at_least <= value <= at_most:
-      raise ValueError(
-        f"{name} must lie between {at_least:g} and {at_most:g}, not {value}."
-      )
-
-
-def check_choice(choices: tuple[str, ...], **values: str) -> None:
-  """Raises a ValueError that names the argument which is none of them."""
-  for name, value in values.items():
-    if value not in choices:
-      raise ValueError(f"{name} must be one of {choices}, not {value!r}.")
-
-
-def kl_penalty(coefficient: float, estimator: str = "k3") -> tuple:
-  """A penalty towards the reference, or none at coefficient 0.
-
-  Args:
-    coefficient: in reward units per nat.
-    estimator: k2, k3 or weighted_k3, of `penalties`.
-
-  Returns:
-    A recipe's `penalties`.
-
-  Raises:
-    ValueError: the coefficient is negative, or the estimator cannot be a loss.
-  """
-  check_range(kl_coefficient=coefficient)
-  if estimator == "k1":
-    raise ValueError(
-      "k1 cannot be a loss: the expectation of its gradient, that of"
-      " log pi, is zero, so it pulls nowhere. Put it into the reward"
-      " (rloo, reinforce_plus_plus), or use k2, k3 or weighted_k3."
-    )
-  estimators = {
-    "k2": penalties.kl_k2,
-    "k3": penalties.kl_k3,
-    "weighted_k3": penalties.kl_weighted_k3,
-  }
-  if estimator not in estimators:
-    raise ValueError(f"Unknown {estimator!r}; there are {list(estimators)}.")
-  return (Penalty(coefficient, estimators[estimator]),) if coefficient else ()
+  return jnp.broadcast_to(advantages[..., None], shape)

@@ -2,19 +2,10 @@
 
 from functools import partial
 
-from grpo_jax.algorithms.ratios import (
-  sequence_log_ratio,
-  sequence_token_log_ratio,
-)
+from grpo_jax.algorithms import ratios, surrogates, weights
+from grpo_jax.algorithms.checks import check_range
 from grpo_jax.algorithms.recipes.group import dapo, grpo
-from grpo_jax.algorithms.recipes.recipe import Recipe, check_range
-from grpo_jax.algorithms.surrogates import (
-  clipped_importance_weight,
-  clipped_surrogate,
-  geometric_surrogate,
-  soft_gate,
-)
-from grpo_jax.algorithms.weights import token_sum_mean
+from grpo_jax.algorithms.recipes.recipe import Recipe, clip
 
 
 def gspo(
@@ -26,10 +17,8 @@ def gspo(
   The ratio stays so close to 1 that the clip is three orders narrower than
   GRPO's; ScaleRL (arXiv:2510.13786) found ten times as much to work better.
   """
-  check_range(eps_low=eps_low, eps_high=eps_high)
   return grpo(length_budget=length_budget)._replace(
-    log_ratio=sequence_log_ratio,
-    surrogate=partial(clipped_surrogate, eps_low=eps_low, eps_high=eps_high),
+    log_ratio=ratios.sequence_log_ratio, surrogate=clip(eps_low, eps_high)
   )
 
 
@@ -41,9 +30,9 @@ def gspo_token(
   Equal to `gspo`, values and gradients, until a variant replaces `advantages`
   by some that are per token.
   """
-  return gspo(
-    length_budget=length_budget, eps_low=eps_low, eps_high=eps_high
-  )._replace(log_ratio=sequence_token_log_ratio)
+  return grpo(length_budget=length_budget)._replace(
+    log_ratio=ratios.sequence_token_log_ratio, surrogate=clip(eps_low, eps_high)
+  )
 
 
 def luspo(
@@ -56,7 +45,7 @@ def luspo(
   """
   return gspo(
     length_budget=length_budget, eps_low=eps_low, eps_high=eps_high
-  )._replace(weights=partial(token_sum_mean, count_empty=True))
+  )._replace(weights=partial(weights.token_sum_mean, count_empty=True))
 
 
 def gmpo(*, length_budget: int, eps: float = 0.4) -> Recipe:
@@ -67,7 +56,7 @@ def gmpo(*, length_budget: int, eps: float = 0.4) -> Recipe:
   """
   check_range(eps=eps)
   return grpo(length_budget=length_budget)._replace(
-    surrogate=partial(geometric_surrogate, eps=eps)
+    surrogate=partial(surrogates.geometric_surrogate, eps=eps)
   )
 
 
@@ -87,13 +76,12 @@ def cispo(
   highest = 1 + eps_high gives MiniMax's notation.
   """
   check_range(0.0, highest, lowest=lowest)
+  bounds = {"lowest": lowest, "highest": highest}
   return dapo(
     length_budget=length_budget,
     overlong_penalty=overlong_penalty,
     overlong_filter=False,
-  )._replace(
-    surrogate=partial(clipped_importance_weight, lowest=lowest, highest=highest)
-  )
+  )._replace(surrogate=partial(surrogates.clipped_importance_weight, **bounds))
 
 
 def sapo(
@@ -103,9 +91,8 @@ def sapo(
 
   A sigmoid gate in the place of GRPO's clip, narrower for bad tokens.
   """
-  check_range(1e-6, tau_positive=tau_positive, tau_negative=tau_negative)
+  taus = {"tau_positive": tau_positive, "tau_negative": tau_negative}
+  check_range(1e-6, **taus)
   return grpo(length_budget=length_budget)._replace(
-    surrogate=partial(
-      soft_gate, tau_positive=tau_positive, tau_negative=tau_negative
-    )
+    surrogate=partial(surrogates.soft_gate, **taus)
   )

@@ -8,6 +8,7 @@ from grpo_jax.algorithms.recipes.pieces.advantages import (
   clip_cov,
   drop_truncated,
   high_entropy_tokens,
+  kl_cov,
   lone_rewards,
   sampler_correction,
 )
@@ -16,7 +17,6 @@ from grpo_jax.algorithms.recipes.pieces.losses import (
   clamped_log_ratio,
   dual_clip,
   entropy_bonus,
-  kl_cov,
   kl_in_reward,
   kl_loss,
   off_policy_mask,

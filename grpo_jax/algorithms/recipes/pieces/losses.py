@@ -6,20 +6,9 @@ from typing import Literal
 
 import jax.numpy as jnp
 
-from grpo_jax.algorithms import corrections, penalties, ratios
-from grpo_jax.algorithms.recipes.recipe import (
-  Memory,
-  Penalty,
-  Recipe,
-  check_range,
-  kept_tokens,
-  kl_penalty,
-)
-from grpo_jax.algorithms.shaping import sequence_kl
-from grpo_jax.algorithms.surrogates import (
-  clipped_surrogate,
-  without_off_policy_rows,
-)
+from grpo_jax.algorithms import masked, penalties, ratios, surrogates
+from grpo_jax.algorithms.checks import check_choice, check_range
+from grpo_jax.algorithms.recipes.recipe import Memory, Penalty, Recipe
 
 
 def kl_loss(
@@ -28,32 +17,54 @@ def kl_loss(
   coefficient: float,
   estimator: Literal["k2", "k3", "weighted_k3"],
 ) -> Recipe:
-  """KL towards the reference as a loss; see `recipes.kl_penalty`."""
-  _refuse_a_second_kl(recipe)
-  return recipe._replace(
-    penalties=recipe.penalties + kl_penalty(coefficient, estimator),
-    needs_reference=recipe.needs_reference or coefficient > 0,
-  )
+  """KL towards the reference as a loss; none at coefficient 0.
+
+  Args:
+    recipe: any without a KL.
+    coefficient: in reward units per nat.
+    estimator: k2, k3 or weighted_k3, of `penalties`.
+
+  Returns:
+    A recipe with one more penalty.
+
+  Raises:
+    ValueError: the coefficient is negative, the estimator cannot be a loss, or
+      the recipe has a KL already.
+  """
+  _check_kl(recipe, coefficient)
+  if estimator == "k1":
+    raise ValueError(
+      "k1 cannot be a loss: the expectation of its gradient, that of"
+      " log pi, is zero, so it pulls nowhere. Put it into the reward"
+      " (rloo, reinforce_plus_plus), or use k2, k3 or weighted_k3."
+    )
+  check_choice(tuple(penalties.KL_LOSSES), estimator=estimator)
+  if not coefficient:
+    return recipe
+  recipe = _with_penalty(recipe, coefficient, penalties.KL_LOSSES[estimator])
+  return recipe._replace(needs_reference=True)
 
 
 def kl_in_reward(recipe: Recipe, *, coefficient: float) -> Recipe:
   """The completion's k1 towards the reference, subtracted from its reward.
 
+  r - beta sum_t (log pi_old - log pi_ref), as in RLOO (arXiv:2402.14740).
   Without effect on recipes that do not look at the reward: gdpo, grpo_process,
   pass_at_k, maxrl and supervised.
   """
-  _refuse_a_second_kl(recipe)
-  check_range(kl_coefficient=coefficient)
+  _check_kl(recipe, coefficient)
 
   def shape_rewards(rollouts):
-    return recipe.shape_rewards(rollouts) - coefficient * sequence_kl(
-      rollouts.old_logp, rollouts.ref_logp, kept_tokens(rollouts)
-    )
+    k1 = rollouts.old_logp - rollouts.ref_logp
+    k1 = jnp.sum(jnp.where(rollouts.loss_mask, k1, 0.0), axis=-1)
+    return recipe.shape_rewards(rollouts) - coefficient * k1
 
-  return recipe._replace(shape_rewards=shape_rewards, needs_reference=True)
+  shaped = recipe._replace(shape_rewards=shape_rewards, needs_reference=True)
+  return shaped if coefficient else recipe
 
 
-def _refuse_a_second_kl(recipe):
+def _check_kl(recipe, coefficient):
+  check_range(kl_coefficient=coefficient)
   if recipe.needs_reference:
     raise ValueError(
       "the recipe has a KL towards the reference already; set its own"
@@ -61,11 +72,15 @@ def _refuse_a_second_kl(recipe):
     )
 
 
+def _with_penalty(recipe, coefficient, value, scale=None):
+  penalty = Penalty(coefficient, value, scale)
+  return recipe._replace(penalties=(*recipe.penalties, penalty))
+
+
 def entropy_bonus(recipe: Recipe, *, coefficient: float) -> Recipe:
   """c_2 H of PPO (arXiv:1707.06347, eq. 9), weighted as the loss is."""
   check_range(-math.inf, coefficient=coefficient)
-  bonus = Penalty(coefficient, penalties.negative_entropy)
-  return recipe._replace(penalties=(*recipe.penalties, bonus))
+  return _with_penalty(recipe, coefficient, penalties.negative_entropy)
 
 
 def adaptive_entropy(
@@ -90,44 +105,37 @@ def adaptive_entropy(
   check_range(target=target, delta=delta, highest=highest)
 
   def mean_entropy(rollouts):
-    mask = kept_tokens(rollouts)
-    total = jnp.sum(jnp.where(mask, rollouts.entropy, 0.0))
-    return total / jnp.maximum(mask.sum(), 1)
+    return masked.mean(rollouts.entropy, rollouts.loss_mask, axis=None)
 
   def scale(rollouts, advantage):
-    low = mean_entropy(rollouts) <= target
     coefficient = rollouts.memory["entropy_coefficient"]
-    return jnp.full_like(advantage, coefficient * low)
+    applied = coefficient * (mean_entropy(rollouts) <= target)
+    return jnp.broadcast_to(applied, advantage.shape)
 
   def update(coefficient, rewards, rollouts):
-    del rewards
-    step = jnp.where(mean_entropy(rollouts) < target, delta, -delta)
-    moved = jnp.clip(coefficient + step, 0.0, highest)
-    return jnp.where(kept_tokens(rollouts).any(), moved, coefficient)
+    step = jnp.where(mean_entropy(rollouts) < target, delta, -delta).squeeze()
+    step = jnp.where(rollouts.loss_mask.any(), step, 0.0)
+    return jnp.clip(coefficient + step, 0.0, highest)
 
   memory = Memory("entropy_coefficient", jnp.zeros(()), update)
-  bonus = Penalty(1.0, penalties.negative_entropy, scale)
-  return recipe._replace(
-    penalties=(*recipe.penalties, bonus), memories=(*recipe.memories, memory)
-  )
+  recipe = _with_penalty(recipe, 1.0, penalties.negative_entropy, scale)
+  return recipe._replace(memories=(*recipe.memories, memory))
 
 
 def dual_clip(recipe: Recipe, *, ratio_cap: float = 3.0) -> Recipe:
   """Caps the ratio of bad tokens (arXiv:1912.09729); INTELLECT-2 has 4."""
-  surrogate = recipe.surrogate
-  if getattr(surrogate, "func", None) is not clipped_surrogate:
+  clip = recipe.surrogate
+  if getattr(clip, "func", None) is not surrogates.clipped_surrogate:
     raise ValueError("dual_clip needs a recipe with PPO's clip.")
-  if ratio_cap < 1 + surrogate.keywords["eps_high"]:
-    raise ValueError("ratio_cap must be at least 1 + eps_high.")
-  return recipe._replace(surrogate=partial(surrogate, ratio_cap=ratio_cap))
+  check_range(1 + clip.keywords["eps_high"], ratio_cap=ratio_cap)
+  return recipe._replace(surrogate=partial(clip, ratio_cap=ratio_cap))
 
 
 def clamped_log_ratio(recipe: Recipe, *, limit: float = 20.0) -> Recipe:
   """Bounds log-ratios, in nats; 20 is that of verl and OpenRLHF."""
   check_range(1e-6, limit=limit)
-  return recipe._replace(
-    log_ratio=ratios.clamped(recipe.log_ratio, limit=limit)
-  )
+  clamped = partial(ratios.clamped, recipe.log_ratio, limit=limit)
+  return recipe._replace(log_ratio=clamped)
 
 
 def off_policy_mask(recipe: Recipe, *, threshold: float) -> Recipe:
@@ -138,32 +146,5 @@ def off_policy_mask(recipe: Recipe, *, threshold: float) -> Recipe:
   """
   if recipe.log_ratio is not ratios.token_log_ratio:
     raise ValueError("off_policy_mask needs a recipe with token ratios.")
-  return recipe._replace(
-    surrogate=without_off_policy_rows(recipe.surrogate, threshold=threshold)
-  )
-
-
-def kl_cov(
-  recipe: Recipe, *, fraction: float = 2e-3, coefficient: float = 1.0
-) -> Recipe:
-  """KL-Cov (arXiv:2505.22617): holds the tokens of largest covariance.
-
-  They get coefficient * |log pi - log pi_old| as a loss. The fraction is the
-  paper's for 7B models; 2e-4 for 32B. Chosen as in `clip_cov`. Deviation: the
-  recipe's clip stays, of which the paper's code has none.
-  """
-  check_range(0.0, 1.0, fraction=fraction)
-  check_range(coefficient=coefficient)
-
-  def chosen(rollouts, advantage):
-    mask = kept_tokens(rollouts)
-    covariance = corrections.token_covariance(
-      rollouts.old_logp, advantage, mask
-    )
-    largest = corrections.largest_fraction(
-      covariance, mask, mask, fraction=fraction
-    )
-    return largest.astype(advantage.dtype)
-
-  term = Penalty(coefficient, penalties.absolute_log_ratio, chosen)
-  return recipe._replace(penalties=(*recipe.penalties, term))
+  masking = partial(surrogates.without_off_policy_rows, recipe.surrogate)
+  return recipe._replace(surrogate=partial(masking, threshold=threshold))
