@@ -91,8 +91,8 @@ def speed(name: str, golds: list[Gold]) -> None:
   warm = _best_of_5(lambda: verify_all(golds, texts))
   found = _best_of_5(lambda: [extract(text) for text in texts])
   print(
-    f"{name}: {len(golds) / cold:,.0f} verdicts/s where every answer is new,"
-    f" {len(golds) / warm:,.0f} where it was seen;"
+    f"{name}: {len(golds) / cold:,.0f} verdicts/s from an empty cache,"
+    f" {len(golds) / warm:,.0f} from a full one;"
     f" {found / len(golds) * 1e6:.1f} us of each is extraction"
   )
 

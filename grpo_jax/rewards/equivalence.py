@@ -70,7 +70,10 @@ def compare(a: Canonical, b: Canonical) -> bool | None:
   grading stricter; for a vote, compare keys.
   """
   if a.key == b.key:
-    return not (_differ(a.unit, b.unit) or _differ(_variable(a), _variable(b)))
+    return not (
+      (a.unit and b.unit and a.unit != b.unit)
+      or (a.label and b.label and _variables_differ(a.label, b.label))
+    )
   kinds = {a.key[0], b.key[0]}
   if "verbatim" in kinds:
     return None
@@ -79,13 +82,9 @@ def compare(a: Canonical, b: Canonical) -> bool | None:
   return False
 
 
-def _variable(a: Canonical) -> str:
-  """The label if it is a variable: Area and AB may be two names of one."""
-  return a.label if a.label[1:2] in ("", "_") else ""
-
-
-def _differ(a: str, b: str) -> bool:
-  return bool(a and b and a != b)
+def _variables_differ(a: str, b: str) -> bool:
+  """Area and AB may be two names of one thing, but x and y are not."""
+  return a != b and a[1:2] in ("", "_") and b[1:2] in ("", "_")
 
 
 @lru_cache(maxsize=2**16)

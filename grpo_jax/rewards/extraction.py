@@ -31,6 +31,8 @@ _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
 _BRACE = re.compile(
   rf"{_BOX.pattern}|\\[^\\]|\\\\(?!(?:boxed|fbox)\s*\{{)|[{{}}]", re.DOTALL
 )
+# Most boxes: nothing to match, and no other box after it.
+_PLAIN_BOX = re.compile(_BOX.pattern + r"([^{}\\]+)\}")
 _FINAL = re.compile(r"\bfinal answer is\b[ \t]*:?\s*", re.IGNORECASE)
 _LINE = re.compile(
   r"^[ \t*_#>-]*(?:the[ \t]+)?(?:final[ \t]+)?answer[ \t*_]*:[ \t*_]*\n?(.+)",
@@ -101,6 +103,9 @@ def _last_box(text: str) -> tuple[str, bool]:
   first = _BOX.search(text)
   if first is None:
     return "", False
+  plain = _PLAIN_BOX.match(text, first.start())
+  if plain and not _BOX.search(text, plain.end()) and plain[1].strip():
+    return plain[1].strip(), False
   content, open_at = "", []
   for brace in _BRACE.finditer(text, first.start()):
     token = brace[0]

@@ -89,7 +89,8 @@ class Nursery:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        # Ctrl-C in a terminal is for the trainer to handle.
+        # Ctrl-C in a terminal, or a scheduler's SIGTERM to the whole group,
+        # is for the trainer to handle.
         start_new_session=True,
       )
     # Also called when the trainer exits.

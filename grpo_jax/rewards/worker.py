@@ -122,7 +122,6 @@ def _work(connection: socket.socket, function: Callable) -> None:
 
 
 def main(name: str, descriptor: str, memory_mib: str) -> None:
-  signal.signal(signal.SIGINT, signal.SIG_IGN)
   control = socket.socket(fileno=int(descriptor))
   try:
     function = load(name)

@@ -40,6 +40,17 @@ def _die_once(path):
   return "alive"
 
 
+def _die_once_and_stop_others(argument):
+  """As when all workers are killed at once, and one has not noticed yet."""
+  path, others = argument
+  if not Path(path).exists():
+    Path(path).touch()
+    for pid in set(others) - {os.getpid()}:
+      os.kill(pid, signal.SIGSTOP)
+    os.kill(os.getpid(), signal.SIGKILL)
+  return "alive"
+
+
 def _raise(message):
   raise ValueError(message)
 
@@ -55,6 +66,7 @@ _KINDS = {
   "unserialisable": lambda _: {1, 2},
   "die": lambda _: os.kill(os.getpid(), signal.SIGKILL),
   "die_once": _die_once,
+  "die_once_and_stop_others": _die_once_and_stop_others,
   "hang_in_c": _hang_in_c,
   "hang_with_signals_blocked": _hang_with_signals_blocked,
   "allocate_without_end": _allocate_without_end,

@@ -3,6 +3,7 @@
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -14,6 +15,7 @@ import pytest
 
 from grpo_jax.errors import UserError
 from grpo_jax.rewards.pool import Pool
+from tests.rewards.conftest import alive
 
 LIMIT_S = 0.8
 _HERE = str(Path(__file__).parent)
@@ -91,6 +93,13 @@ def test_an_item_is_tried_again_when_its_worker_was_killed(pool, tmp_path):
   assert [r.value for r in results] == ["alive", 1]
 
 
+def test_the_second_try_is_in_a_new_process(monkeypatch, tmp_path):
+  with make_pool(monkeypatch) as pool:
+    argument = [str(tmp_path / "died"), list(_pids(pool))]
+    results = pool.map([("die_once_and_stop_others", argument)])
+  assert results[0].value == "alive"
+
+
 def test_idle_workers_killed_from_outside_are_replaced(pool):
   for _ in range(3):
     pids = _pids(pool)
@@ -134,9 +143,73 @@ def test_a_nursery_killed_amid_items_is_replaced(pool, processes):
   assert Counter(r.status for r in results) == {"done": 10}
 
 
-def test_workers_are_replaced_after_some_items(monkeypatch):
+def test_workers_die_with_a_nursery_that_is_killed(
+  monkeypatch, tmp_path, processes, wait_until
+):
+  reports = [tmp_path / "0", tmp_path / "1"]
+  pool = make_pool(monkeypatch)
+  items = [("report_and_hang", str(report)) for report in reports]
+  thread = threading.Thread(target=lambda: pool.map(items))
+  thread.start()
+  wait_until(lambda: _started(reports))
+  stuck = {int(report.read_text()) for report in reports}
+  nurseries = [pid for pid in processes() if processes(pid) == stuck]
+  assert len(nurseries) == 1
+  os.kill(nurseries[0], signal.SIGKILL)
+  wait_until(lambda: not any(map(alive, stuck)))
+  thread.join()
+  pool.close()
+
+
+def _started(reports):
+  return all(report.exists() and report.read_text() for report in reports)
+
+
+def test_an_interrupted_call_leaves_no_process_at_work(
+  monkeypatch, tmp_path, wait_until
+):
+  reports = [tmp_path / "0", tmp_path / "1"]
+  with make_pool(monkeypatch) as pool:
+
+    def interrupt(busy):
+      wait_until(lambda: _started(reports))
+      raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+      patch.setattr(pool, "_finished", interrupt)
+      with pytest.raises(KeyboardInterrupt):
+        pool.map([("report_and_hang", str(report)) for report in reports])
+    stuck = [int(report.read_text()) for report in reports]
+    wait_until(lambda: not any(map(alive, stuck)))
+    assert [r.value for r in pool.map([("echo", 1)] * 5)] == [1] * 5
+
+
+def test_an_interrupted_fork_does_not_mix_up_processes(
+  monkeypatch, tmp_path, wait_until
+):
+  def interrupt(*args, send=socket.send_fds):
+    send(*args)
+    raise KeyboardInterrupt
+
+  with make_pool(monkeypatch, workers=1) as pool:
+    with monkeypatch.context() as patch:
+      patch.setattr(socket, "send_fds", interrupt)
+      with pytest.raises(KeyboardInterrupt):
+        pool.map([("echo", 1)])
+    report = tmp_path / "pid"
+    result = pool.map([("report_and_hang", str(report))])[0]
+    assert result.status == "timed_out"
+    wait_until(lambda: not alive(int(report.read_text())))
+
+
+def test_signals_to_the_group_of_the_trainer_do_not_reach_workers(pool):
+  assert all(os.getsid(pid) != os.getsid(0) for pid in _pids(pool))
+
+
+def test_workers_are_replaced_after_some_items(monkeypatch, wait_until):
   with make_pool(monkeypatch, workers=1, recycle_after=3) as pool:
     pids = [r.value for r in pool.map([("pid", 0)] * 9)]
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
   assert [len(set(pids[i : i + 3])) for i in (0, 3, 6)] == [1, 1, 1]
   assert len(set(pids)) == 3
 
@@ -241,7 +314,7 @@ def test_no_process_outlives_the_trainer(name, tmp_path, wait_until, processes):
     env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
   )
   reports = [tmp_path / "0", tmp_path / "1"]
-  wait_until(lambda: all(r.exists() and r.read_text() for r in reports))
+  wait_until(lambda: _started(reports))
   stuck = [int(report.read_text()) for report in reports]
   group = processes(trainer.pid)
   assert set(stuck) < group
