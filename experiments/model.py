@@ -1,15 +1,22 @@
 """The model that a config names: of random parameters, or pre-trained."""
 
 import os
+from pathlib import Path
 
 import jax
 from ml_collections import ConfigDict
 
 from experiments.named import call_function
-from grpo_jax.data.tokenizer import Tokenizer
+from grpo_jax.data.tokenizer import CharTokenizer, Tokenizer
+from grpo_jax.models import huggingface
 from grpo_jax.models.config import ModelConfig
 from grpo_jax.models.decoder import init_params
 from grpo_jax.models.lora import LoraOptions
+from grpo_jax.models.pretrained import (
+  load_pretrained,
+  read_config,
+  tokenizer_path,
+)
 
 
 def checkpoint_path(config: ConfigDict) -> str:
@@ -25,7 +32,6 @@ def load_model_tokenizer(config: ConfigDict) -> Tokenizer | None:
   # What the extra [hf] brings is needed for checkpoints only.
   from grpo_jax.data.gguf_tokenizer import load_gguf_tokenizer
   from grpo_jax.data.tokenizer_files import load_tokenizer
-  from grpo_jax.models.pretrained import tokenizer_path
 
   path = tokenizer_path(path)
   load = load_gguf_tokenizer if path.suffix == ".gguf" else load_tokenizer
@@ -53,8 +59,6 @@ def model_config(config: ConfigDict, vocab_size: int) -> ModelConfig:
       f"model.shape = {config.model.shape!r} is for random parameters; the"
       " model in model.path has its own. Set one of them to ''."
     )
-  from grpo_jax.models.pretrained import read_config
-
   model = read_config(checkpoint_path(config), **common)
   if model.vocab_size < vocab_size:
     raise ValueError(
@@ -77,9 +81,31 @@ def initial_params(config: ConfigDict, model: ModelConfig) -> dict:
   path = checkpoint_path(config)
   if not path:
     return init_params(model, jax.random.key(config.seed))
-  from grpo_jax.models.pretrained import load_pretrained
-
   return load_pretrained(path, **_common(config))[1]
+
+
+def save(
+  folder: Path, model: ModelConfig, params: dict, tokenizer: Tokenizer
+) -> None:
+  """Writes a Hugging Face folder.
+
+  Args:
+    folder: to be made.
+    model: the configuration.
+    params: of the model.
+    tokenizer: written too if it is a checkpoint's; one of characters has no
+      published form.
+
+  Raises:
+    UserError: the folder is there already, or cannot be made.
+  """
+  huggingface.save(
+    folder, model, params, token_ids={"eos_token_id": list(tokenizer.stop_ids)}
+  )
+  if not isinstance(tokenizer, CharTokenizer):
+    from grpo_jax.data.tokenizer_files import save_tokenizer
+
+    save_tokenizer(tokenizer, folder)
 
 
 def lora_options(config: ConfigDict) -> LoraOptions | None:

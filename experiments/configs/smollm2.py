@@ -26,7 +26,7 @@ def get_config(kind: str = "full") -> ConfigDict:
   c.task.args = f"problems={_PROBLEMS}, shots=2"
   c.task.train_size = 600
   c.task.test_size = 96
-  c.model.path = "~/.cache/grpo_jax/smollm2/hf"
+  c.model.path = "~/.cache/grpo_jax/smollm2/SmolLM2-135M-Instruct"
   c.model.shape = ""
   c.warm_start.max_steps = 0
 
@@ -34,7 +34,7 @@ def get_config(kind: str = "full") -> ConfigDict:
   c.sampling.prompts_per_step = 8
   c.sampling.group_size = 8
   c.sampling.max_rounds = 2
-  c.sampling.max_prompt_tokens = 128
+  c.sampling.max_prompt_tokens = 160
   c.sampling.max_completion_tokens = 12
   c.optimizer.learning_rate = 1e-5
   c.optimizer.warmup_steps = 2

@@ -72,13 +72,8 @@ def train(
     UserError: too many updates in a row had no finite gradient; a checkpoint
       is saved before. Or the checkpoints in workdir are of no use.
   """
-  with Checkpoints(workdir / "checkpoints", keep=_KEPT_CHECKPOINTS) as saved:
-    state = init_state(
-      setup.adapters if setup.lora else setup.params,
-      setup.optimizer,
-      critic=setup.critic,
-      memory=setup.recipe.initial_memory,
-    )
+  with checkpoints_of(workdir) as saved:
+    state = initial_state(setup)
     restored = saved.restore_latest(state)
     step, host, resume_step = 0, None, None
     if restored is not None:
@@ -97,6 +92,21 @@ def train(
         return Outcome(step, state, host, _evaluate(setup, state)[0], True)
       host = host.spent(warm_start=spent_s)
       return _train(setup, step, state, host, outputs, stop_requested)
+
+
+def initial_state(setup: Setup) -> TrainState:
+  """The state before the first update."""
+  return init_state(
+    setup.adapters if setup.lora else setup.params,
+    setup.optimizer,
+    critic=setup.critic,
+    memory=setup.recipe.initial_memory,
+  )
+
+
+def checkpoints_of(workdir: Path) -> Checkpoints:
+  """The checkpoints of the run in a folder."""
+  return Checkpoints(workdir / "checkpoints", keep=_KEPT_CHECKPOINTS)
 
 
 class Outputs(NamedTuple):
