@@ -156,15 +156,18 @@ def test_greedy_continuations_of_smollm2(smollm2):
   ours = generate(
     params, jnp.asarray(prompts), jnp.asarray(lengths), keys
   ).tokens[:, 0]
-  for row, text in zip(ours, ids, strict=True):
-    prompt = torch.tensor([text])
-    theirs = model.generate(
-      prompt,
-      attention_mask=torch.ones_like(prompt),
-      min_new_tokens=NEW_TOKENS,
-      max_new_tokens=NEW_TOKENS,
-      do_sample=False,
-      eos_token_id=None,
-      pad_token_id=0,
-    )
-    np.testing.assert_array_equal(row, theirs[0, len(text) :])
+  # Theirs are padded on the left, as `generate` wants it.
+  padded, mask = torch.zeros((2, *prompts.shape), dtype=torch.long)
+  for i, text in enumerate(ids):
+    padded[i, -len(text) :] = torch.tensor(text)
+    mask[i, -len(text) :] = 1
+  theirs = model.generate(
+    padded,
+    attention_mask=mask,
+    max_new_tokens=NEW_TOKENS,
+    do_sample=False,
+    eos_token_id=no_stop[0],  # which it never meets
+    pad_token_id=0,
+  )[:, prompts.shape[1] :]
+  assert theirs.shape == (len(TEXTS), NEW_TOKENS)
+  np.testing.assert_array_equal(ours, theirs)
