@@ -1,0 +1,243 @@
+"""Published sets of mathematical problems as one TFDS builder.
+
+Sources, splits, sizes and licences: `grpo_jax/data/math_sources.py`, one entry
+a set. Recipe: the publisher's files are downloaded (`dapo_math_17k` is 300 MB,
+the rest 17 MB in all), or taken from a folder; checksums and numbers of rows
+are verified; each question is kept once, and left out if the file answers it in
+two ways, as `dapo_math_17k` does a few. TensorFlow is not needed.
+"""
+
+import contextlib
+import functools
+import hashlib
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import tensorflow_datasets as tfds
+
+from grpo_jax.data.example import Example
+from grpo_jax.data.math_files import (
+  SourceFile,
+  answered_once,
+  download,
+  read_examples,
+  sha256_of,
+)
+from grpo_jax.data.math_sources import SOURCES, source_of
+from grpo_jax.data.prompts import check_disjoint, check_seed
+
+
+class MathSet(tfds.core.GeneratorBasedBuilder):
+  """The problems of one published set, by split."""
+
+  VERSION = tfds.core.Version("1.0.0")
+
+  def __init__(
+    self,
+    *,
+    name: str,
+    data_dir: str,
+    manual_dir: str | None,
+    verify_checksums: bool,
+  ):
+    """Describes the problems; `download_and_prepare` makes them.
+
+    Args:
+      name: of the set.
+      data_dir: folder that TFDS keeps downloads and prepared data in.
+      manual_dir: as in `load_math_split`.
+      verify_checksums: as in `load_math_split`.
+
+    Raises:
+      ValueError: there is no such set, or a file of `manual_dir` is missing.
+    """
+    self._source, self._manual_dir = source_of(name), manual_dir
+    self._set, self._verify = name, verify_checksums or manual_dir is None
+    checksums = [
+      file.sha256 if self._verify else sha256_of(self._manual_path(split))
+      for split, file in self._source.files.items()
+    ]
+    digest = hashlib.sha256(" ".join(checksums).encode()).hexdigest()[:12]
+    config = tfds.core.BuilderConfig(
+      name=f"{name}_{digest}", version=self.VERSION
+    )
+    super().__init__(
+      config=config, file_format="array_record", data_dir=data_dir
+    )
+
+  def _info(self):
+    text = tfds.features.Text()
+    return tfds.core.DatasetInfo(
+      builder=self,
+      description=f"{self._set}, published at {self._source.homepage}",
+      features=tfds.features.FeaturesDict(
+        {"question": text, "answer": text, "info": text}
+      ),
+      homepage=self._source.homepage,
+      disable_shuffling=True,
+    )
+
+  def _split_generators(self, dl_manager):
+    return {
+      split: self._generate_examples(file, self._path(split, file, dl_manager))
+      for split, file in self._source.files.items()
+    }
+
+  def _generate_examples(self, file: SourceFile, path: Path):
+    examples = read_examples(self._source, file, path)
+    for index, example in enumerate(answered_once(examples)):
+      yield (
+        index,
+        {
+          "question": example.question,
+          "answer": example.answer,
+          "info": json.dumps(example.info),
+        },
+      )
+
+  def _manual_path(self, split: str) -> Path:
+    file = self._source.files[split]
+    path = Path(self._manual_dir).expanduser() / self._set
+    path /= f"{split}{file.suffix}"
+    if not path.is_file():
+      raise ValueError(
+        f"There is no file {path}. Put {file.url} there, or give no manual_dir"
+        " to have it downloaded."
+      )
+    return path
+
+  def _path(self, split: str, file: SourceFile, dl_manager) -> Path:
+    if self._manual_dir is not None:
+      path = self._manual_path(split)
+    else:
+      path = download(file, dl_manager)
+    if self._verify and (checksum := sha256_of(path)) != file.sha256:
+      if self._manual_dir is None:  # or it would not be downloaded again
+        path.unlink()
+        path.with_name(f"{path.name}.INFO").unlink()
+      raise ValueError(
+        f"{path} is not the file that {file.url} was: its SHA-256 is"
+        f" {checksum} and should be {file.sha256}. Fetch it again. A copy that"
+        " was written anew is accepted from a manual_dir with"
+        " verify_checksums=False."
+      )
+    return path
+
+
+def load_math_split(
+  name: str,
+  split: str,
+  *,
+  data_dir: str,
+  manual_dir: str | None = None,
+  verify_checksums: bool = True,
+) -> list[Example]:
+  """All problems of a split, prepared at the first call and then read.
+
+  An example's answer is the final one: an integer without thousands separators
+  or leading zeros, or the LaTeX of MATH. Its info has what the publisher tells
+  besides, such as a solution.
+
+  Args:
+    name: of the set.
+    split: train or test; most sets have one of them.
+    data_dir: folder that TFDS keeps downloads and prepared data in.
+    manual_dir: folder with the files, as `<name>/<split>.jsonl` or
+      `<name>/<split>.parquet`. None downloads them.
+    verify_checksums: False also takes files of `manual_dir` that differ from
+      the published ones; their rows are counted all the same.
+
+  Returns:
+    The problems, in the order of the file.
+
+  Raises:
+    ValueError: there is no such set or split, or a file is missing, cannot be
+      downloaded, is not the published one, or is damaged.
+  """
+  if split not in source_of(name).files:
+    raise ValueError(
+      f"{name} has no split {split!r}. These sets have one:"
+      f" {sorted(n for n, s in SOURCES.items() if split in s.files)}."
+    )
+  tfds.disable_progress_bar()
+  builder = MathSet(
+    name=name,
+    data_dir=data_dir,
+    manual_dir=manual_dir,
+    verify_checksums=verify_checksums,
+  )
+  with contextlib.redirect_stdout(io.StringIO()):  # it announces itself
+    builder.download_and_prepare()
+  return [
+    Example(
+      question=row["question"].decode(),
+      answer=row["answer"].decode(),
+      info=json.loads(row["info"]),
+    )
+    for row in builder.as_data_source(split=split)
+  ]
+
+
+def load_math(
+  *,
+  train: str,
+  test: str,
+  train_size: int | None,
+  test_size: int | None,
+  seed: int,
+  data_dir: str,
+  manual_dir: str | None = None,
+  verify_checksums: bool = True,
+) -> tuple[list[Example], list[Example]]:
+  """Problems to train on and held-out ones, of the same set or of two.
+
+  A problem to train on whose question is anywhere in the held-out split, also
+  outside of the part that is drawn, is left out.
+
+  Args:
+    train: a set with a train split, such as gsm8k.
+    test: a set with a test split, such as gsm8k or aime24.
+    train_size: problems to train on, drawn without repeats; None is all.
+    test_size: held-out problems, drawn likewise; None is all.
+    seed: of the draws. A smaller size draws a part of what a larger one does.
+    data_dir: folder that TFDS keeps downloads and prepared data in.
+    manual_dir: as in `load_math_split`.
+    verify_checksums: as in `load_math_split`.
+
+  Returns:
+    (train, test), each in the order of its file.
+
+  Raises:
+    ValueError: as in `load_math_split`, or there are fewer problems than asked
+      for.
+  """
+  check_seed(seed)
+  load = functools.partial(
+    load_math_split,
+    data_dir=data_dir,
+    manual_dir=manual_dir,
+    verify_checksums=verify_checksums,
+  )
+  held_out = load(test, "test")
+  questions = {example.question for example in held_out}
+  unseen = [
+    example
+    for example in load(train, "train")
+    if example.question not in questions
+  ]
+  drawn_train = _draw(unseen, train_size, seed, f"{train} has to train on")
+  drawn_test = _draw(held_out, test_size, seed, f"{test} holds out")
+  check_disjoint(drawn_train, drawn_test)
+  return drawn_train, drawn_test
+
+
+def _draw(examples, size: int | None, seed: int, where: str) -> list[Example]:
+  size = len(examples) if size is None else size
+  if not 1 <= size <= len(examples):
+    raise ValueError(
+      f"{size} problems are asked for; {where} 1 to {len(examples)}."
+    )
+  drawn = np.random.default_rng(seed).permutation(len(examples))[:size]
+  return [examples[i] for i in sorted(drawn)]
