@@ -20,7 +20,7 @@ _PROBLEMS = {
 
 
 def get_config(kind: str = "full") -> ConfigDict:
-  """Reasoning-gym problems, or `smoke`: the same for a minute or two."""
+  """Reasoning-gym problems; `smoke` is a part of it; or `gsm8k`."""
   c = base.get_config()
   c.task.name = "experiments.tasks.chat:reasoning_gym"
   c.task.args = f"problems={_PROBLEMS}, shots=2"
@@ -43,7 +43,16 @@ def get_config(kind: str = "full") -> ConfigDict:
   c.evaluation.every_steps = 0
   c.evaluation.samples_per_problem = 4
   c.run.steps = 20
-  if kind == "smoke":
+  if kind == "gsm8k":
+    c.task.name = "experiments.tasks.chat:gsm8k"
+    c.task.args = ""
+    c.task.train_size = 7000
+    c.task.test_size = 64
+    c.sampling.max_prompt_tokens = 320
+    c.sampling.max_completion_tokens = 192
+    c.optimizer.completions_per_row = 4
+    c.optimizer.microbatches = 4
+  elif kind == "smoke":
     c.task.test_size = 8
     c.sampling.prompts_per_step = 2
     c.sampling.group_size = 4
@@ -53,5 +62,7 @@ def get_config(kind: str = "full") -> ConfigDict:
     c.evaluation.samples_per_problem = 1
     c.run.steps = 2
   elif kind != "full":
-    raise ValueError(f"smollm2.py has `full` and `smoke`, not {kind!r}.")
+    raise ValueError(
+      f"smollm2.py has `full`, `smoke` and `gsm8k`, not {kind!r}."
+    )
   return c

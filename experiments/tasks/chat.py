@@ -5,13 +5,16 @@ solved problems as earlier turns, and the problem. Models that think do so
 before the answer, by their own template.
 """
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from grpo_jax.data.example import Example
+from grpo_jax.data.math_sets import load_math
 from grpo_jax.data.pretrained_tokenizer import PretrainedTokenizer
 from grpo_jax.data.prompts import check_disjoint
 from grpo_jax.data.reasoning_gym import load_reasoning_gym, score_answer
+from grpo_jax.rewards.equivalence import canonical, compare
 from grpo_jax.rewards.extraction import extract
 from grpo_jax.rewards.functions import RewardFn
 from grpo_jax.rewards.thinking import thinking_prefix
@@ -20,6 +23,7 @@ from grpo_jax.training.rollouts import Task
 SYSTEM = (
   "You solve short problems. Reply with one line: Answer: and the result."
 )
+MATHS = "Solve the problem step by step. End with a line: Answer: and a number."
 
 
 def reasoning_gym(
@@ -82,6 +86,64 @@ def reasoning_gym(
     score=score_answer,
     label=_kind,
   )
+
+
+def gsm8k(
+  *,
+  tokenizer: PretrainedTokenizer,
+  data_dir: str,
+  train_size: int,
+  test_size: int,
+  manual_dir: str | None = None,
+  system: str = MATHS,
+  enable_thinking: bool | None = None,
+) -> Task:
+  """Grade-school problems in words (arXiv:2110.14168), without solved ones.
+
+  Args:
+    tokenizer: with a chat template.
+    data_dir: folder for prepared data.
+    train_size: problems to train on.
+    test_size: held-out problems.
+    manual_dir: folder with gsm8k/train.jsonl and gsm8k/test.jsonl; None
+      downloads them.
+    system: the system message.
+    enable_thinking: Qwen3's switch; None leaves it to the template.
+
+  Returns:
+    The task.
+
+  Raises:
+    ValueError: the files are missing, or not the published ones.
+  """
+  train, test = load_math(
+    train="gsm8k",
+    test="gsm8k",
+    train_size=train_size,
+    test_size=test_size,
+    seed=0,
+    data_dir=data_dir,
+    manual_dir=manual_dir,
+  )
+  return _chat_task(
+    train,
+    test,
+    tokenizer,
+    solved=lambda example: (),
+    system=system,
+    enable_thinking=enable_thinking,
+    score=_equivalent,
+    label=lambda example: "gsm8k",
+  )
+
+
+def _equivalent(example: Example, answer: str) -> float:
+  """1 if the exact tier finds the answer equal to the reference."""
+  gold = _canonical(example.answer)
+  return float(compare(gold, canonical(answer)) is True)
+
+
+_canonical = functools.cache(canonical)  # of references, read once each
 
 
 def _kind(example: Example) -> str:

@@ -1,6 +1,8 @@
 """Runs of the real command in processes of their own."""
 
+import dataclasses
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +17,9 @@ from array_record.python import array_record_data_source  # noqa: F401
 # saved: hence these two, which main() would import later.
 import experiments.build  # noqa: F401
 from experiments.run import main
+from grpo_jax.data.tokenizer_files import load_tokenizer
+from grpo_jax.models.decoder import init_params
+from grpo_jax.models.huggingface import save
 
 ROOT = Path(__file__).parents[2]
 QUICKSTART = "--config=experiments/configs/quickstart.py:smoke"
@@ -32,6 +37,19 @@ TINY = (
   "--config.task.train_size=64",
   "--config.task.test_size=8",
 )
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory, model) -> Path:
+  """A Hugging Face folder: random parameters, a tokenizer of Qwen's kind."""
+  folder = tmp_path_factory.mktemp("checkpoint") / "tiny"
+  source = ROOT / "tests/data/references/qwen_style"
+  vocab_size = load_tokenizer(source).vocab_size
+  config = dataclasses.replace(model, vocab_size=vocab_size, layers=1)
+  save(folder, config, init_params(config, jax.random.key(0)))
+  for file in source.iterdir():
+    shutil.copy(file, folder)
+  return folder
 
 
 @pytest.fixture(scope="session")
