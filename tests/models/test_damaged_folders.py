@@ -54,12 +54,18 @@ def _shrink(header):
   header[QUERY]["shape"] = [16, 16]
 
 
+def _overlap(header):
+  twin = header["model.layers.1.self_attn.o_proj.weight"]
+  header[QUERY]["data_offsets"] = twin["data_offsets"]
+
+
 @pytest.mark.parametrize(
   ("change", "message"),
   [
     (_rename, f"{QUERY}' is missing"),
     (_reshape, f"{QUERY}' .* has the shape .*32, 16, 2.* makes it .*32, 32"),
     (_shrink, f"damaged: the array '{QUERY}' lies at"),
+    (_overlap, "damaged: the array .* after the one before lies at"),
     (_retype("I32"), f"{QUERY}' .* is of type I32"),
     (_retype("F16"), f"damaged: the array '{QUERY}'"),
     (lambda header: header.pop("model.norm.weight"), "damaged: 128 bytes"),
