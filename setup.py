@@ -15,7 +15,6 @@ _HF = [
   "gguf>=0.16",  # the first whose fields tell their contents
   "huggingface_hub>=0.30",
   "jinja2>=3.1.6",  # templates have escaped the sandboxes before it
-  "safetensors>=0.4.3",
   "tokenizers>=0.21",
 ]
 
@@ -60,12 +59,13 @@ setup(
       "pytest>=8.2",
       "pytest-xdist>=3.7",
       "ruff>=0.12",
+      "safetensors>=0.4.3",
       "typeguard==2.13.3",  # jaxtyping cannot use later ones
     ],
     "tpu": ["jax[tpu]>=0.8"],
     "cuda": ["jax[cuda13]>=0.8"],
     "hf": _HF,
     # What tests marked slow compare with; without it they are skipped.
-    "peers": [*_HF, "torch>=2.6", "transformers>=5.24"],
+    "peers": [*_HF, "accelerate>=1.0", "torch>=2.6", "transformers>=5.24"],
   },
 )

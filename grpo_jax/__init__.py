@@ -1,3 +1,3 @@
 """Reinforcement learning of reasoning models, as pure functions in JAX."""
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
