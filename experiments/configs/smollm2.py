@@ -4,14 +4,18 @@ r"""SmolLM2-135M-Instruct learns short problems, on a CPU.
   python -m experiments.run --config=experiments/configs/smollm2.py \
     --workdir=runs/smollm2
 
-Hardware: 2 CPU cores, TIME. Expected: RESULT
+Hardware: 2 CPU cores, 20 to 26 minutes, 4 GB. Expected: pass@1 on 96 held-out
+problems from 0.20 to 0.66 (+0.46 [+0.38, +0.54], one seed), reward per step from
+0.3 to 0.7 - 0.9. `smollm2.py:smoke` is two small steps of it, and
+`smollm2.py:gsm8k` has GSM8K's problems, of which a model of this size solves
+next to none: it is there to show how.
 """
 
 from ml_collections import ConfigDict
 
 from experiments.configs import base
 
-# A third of the answers are right at first, mostly those of letter_counting.
+# A fifth of the answers are right at first.
 _PROBLEMS = {
   "letter_counting": {"min_words": 3, "max_words": 4},
   "products": {"max_terms": 2, "max_digits": 1},

@@ -1,0 +1,239 @@
+"""Speed and memory beside `transformers`, on one machine in one run.
+
+    pip install -e '.[peers]' && python scripts/fetch_smollm2.py
+    python scripts/benchmark_peers.py
+
+Prints tokens per second of greedy decoding at several batch sizes, and of
+training steps (forward, backward, AdamW; float32), with the peak memory of the
+latter: medians over runs that take turns, each in a process of its own, and
+the ratio ours / theirs. Compilation and a first run are not counted.
+"""
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+MODEL = Path("~/.cache/grpo_jax/smollm2/SmolLM2-135M-Instruct").expanduser()
+PROMPT_TOKENS, NEW_TOKENS = 32, 64
+ROWS, ROW_TOKENS = 8, 256  # of a training step
+TIMED = 3  # repetitions in one process, of which the fastest counts
+
+
+def decode_ours(model: Path, batch: int) -> float:
+  """Seconds to prefill `batch` prompts and decode NEW_TOKENS for each."""
+  import jax
+  import jax.numpy as jnp
+  import numpy as np
+
+  from grpo_jax.models.pretrained import load_pretrained
+  from grpo_jax.sampling.decode import SamplingOptions
+  from grpo_jax.sampling.generate import completion_keys, make_generate
+
+  config, params = load_pretrained(
+    model, dtype="float32", param_dtype="float32"
+  )
+  options = SamplingOptions(
+    max_completion_tokens=NEW_TOKENS,
+    temperature=0.0,
+    top_k=0,
+    top_p=1.0,
+    stop_ids=(-1,),  # never: all completions have the same length
+  )
+  generate = make_generate(config, options)
+  lengths = np.full(batch, PROMPT_TOKENS, np.int32)
+  keys = completion_keys(jax.random.key(0), jnp.arange(batch), 1)
+
+  def run():
+    completions = generate(params, _tokens(batch, PROMPT_TOKENS), lengths, keys)
+    assert int(jax.device_get(completions.lengths).min()) == NEW_TOKENS
+
+  return _fastest(run)
+
+
+def decode_theirs(model: Path, batch: int) -> float:
+  """The same by `generate` of `transformers`."""
+  import torch
+
+  policy = _theirs(model).eval()
+  tokens = torch.from_numpy(_tokens(batch, PROMPT_TOKENS)).long()
+
+  def run():
+    with torch.inference_mode():
+      out = policy.generate(
+        tokens,
+        attention_mask=torch.ones_like(tokens),
+        max_new_tokens=NEW_TOKENS,
+        min_new_tokens=NEW_TOKENS,
+        do_sample=False,
+        pad_token_id=0,
+      )
+    assert out.shape[1] == PROMPT_TOKENS + NEW_TOKENS
+
+  return _fastest(run)
+
+
+def train_ours(model: Path, remat: str) -> float:
+  """Seconds of one training step on ROWS rows of ROW_TOKENS."""
+  import functools
+
+  import jax
+  import jax.numpy as jnp
+  import optax
+
+  from grpo_jax import host
+  from grpo_jax.models.logprobs import completion_rows, score
+  from grpo_jax.models.pretrained import load_pretrained
+
+  host.keep_freed_memory()
+  config, params = load_pretrained(
+    model, dtype="float32", param_dtype="float32", remat=remat
+  )
+  optimizer = optax.adamw(1e-6)
+  tokens = jnp.asarray(_tokens(ROWS, ROW_TOKENS))
+
+  def loss(params):
+    lengths = jnp.ones(ROWS, jnp.int32)
+    rows = completion_rows(tokens[:, :1], lengths, tokens[:, 1:])
+    scores = score(params, config, rows, tokens[:, 1:], temperature=1.0)
+    return -scores.logp.mean()
+
+  @functools.partial(jax.jit, donate_argnums=0)
+  def step(state):
+    params, opt_state = state
+    value, grads = jax.value_and_grad(loss)(params)
+    updates, opt_state = optimizer.update(grads, opt_state, params)
+    return (optax.apply_updates(params, updates), opt_state), value
+
+  state = [(params, optimizer.init(params))]
+  del params
+
+  def run():
+    updated, value = step(state.pop())
+    state.append(updated)
+    assert 0 < float(value) < 100
+
+  return _fastest(run)
+
+
+def train_theirs(model: Path) -> float:
+  """The same by `transformers` and torch's AdamW."""
+  import torch
+
+  policy = _theirs(model).train()
+  optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-6)
+  tokens = torch.from_numpy(_tokens(ROWS, ROW_TOKENS)).long()
+
+  def run():
+    optimizer.zero_grad()
+    policy(tokens, labels=tokens, use_cache=False).loss.backward()
+    optimizer.step()
+
+  return _fastest(run)
+
+
+def _theirs(model: Path):
+  import torch
+  import transformers
+
+  torch.set_num_threads(os.cpu_count())
+  return transformers.AutoModelForCausalLM.from_pretrained(
+    model, dtype=torch.float32
+  )
+
+
+def _tokens(rows: int, width: int):
+  import numpy as np
+
+  rng = np.random.default_rng(0)
+  return rng.integers(10, 40_000, (rows, width)).astype(np.int32)
+
+
+def _fastest(run) -> float:
+  run()  # compiles, or fills caches
+  times = []
+  for _ in range(TIMED):
+    start = time.perf_counter()
+    run()
+    times.append(time.perf_counter() - start)
+  return min(times)
+
+
+_MEASURED = {
+  "decode": (decode_ours, decode_theirs),
+  "train": (train_ours, train_theirs),
+}
+
+
+def _child(side: int, kind: str, arguments: list, model: Path) -> None:
+  seconds = _MEASURED[kind][side](model, *arguments)
+  peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+  print(json.dumps({"seconds": seconds, "peak_gib": peak}))
+
+
+def _measure(side: int, kind: str, arguments: list, model: Path) -> dict:
+  """Runs one measurement in a process of its own."""
+  given = json.dumps([side, kind, arguments])
+  command = [sys.executable, __file__, f"--model={model}", f"--child={given}"]
+  done = subprocess.run(command, capture_output=True, text=True)
+  if done.returncode:
+    sys.exit(f"{' '.join(command)} failed:\n{done.stderr[-3000:]}")
+  return json.loads(done.stdout.splitlines()[-1])
+
+
+def _compare(name, kind, ours, theirs, tokens, options) -> None:
+  runs = [[], []]
+  for _ in range(options.runs):
+    for side, arguments in enumerate((ours, theirs)):
+      runs[side].append(_measure(side, kind, arguments, options.model))
+  speed, peak = (
+    [statistics.median(f(run) for run in side) for side in runs]
+    for f in (lambda r: tokens / r["seconds"], lambda r: r["peak_gib"])
+  )
+  print(
+    f"{name:<22}{speed[0]:>10.0f}{speed[1]:>14.0f}{speed[0] / speed[1]:>8.2f}"
+    f"{peak[0]:>12.2f}{peak[1]:>14.2f}{peak[0] / peak[1]:>8.2f}",
+    flush=True,
+  )
+
+
+def main() -> None:
+  """Measures and prints."""
+  parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+  parser.add_argument("--model", type=Path, default=MODEL)
+  parser.add_argument("--runs", type=int, default=3)
+  parser.add_argument("--child", help=argparse.SUPPRESS)
+  options = parser.parse_args()
+  if options.child:
+    return _child(*json.loads(options.child), options.model)
+  print(
+    f"{'':<22}{'tokens/s':>10}{'transformers':>14}{'ratio':>8}"
+    f"{'peak GiB':>12}{'transformers':>14}{'ratio':>8}"
+  )
+  for batch in (1, 8, 32):
+    _compare(
+      f"decode, batch {batch}",
+      "decode",
+      [batch],
+      [batch],
+      batch * NEW_TOKENS,
+      options,
+    )
+  for remat in ("none", "full"):
+    _compare(
+      f"train, remat {remat}",
+      "train",
+      [remat],
+      [],
+      ROWS * ROW_TOKENS,
+      options,
+    )
+
+
+if __name__ == "__main__":
+  main()
