@@ -171,3 +171,29 @@ def test_logits_are_float32_under_bfloat16(variant):
 def test_impossible_shapes_are_named(model, fields):
   with pytest.raises(ValueError, match=f"model.{next(iter(fields))}"):
     dataclasses.replace(model, **fields)
+
+
+@pytest.mark.parametrize("scan_layers", [False, True])
+def test_what_is_computed_again_changes_no_gradient(variant, scan_layers):
+  tokens = jax.random.randint(jax.random.key(0), (2, 5), 0, 20)
+  positions = jnp.broadcast_to(jnp.arange(5), (2, 5))
+  mask = decoder.causal_mask(positions, 5)
+
+  def gradient(remat):
+    config, params = variant(remat=remat, scan_layers=scan_layers)
+
+    @jax.jit
+    @jax.grad
+    def of(params):
+      hidden, _ = decoder.trunk(params, config, tokens, positions, mask)
+      return jnp.sum(jnp.sin(hidden))
+
+    return of(params)
+
+  kept = gradient("none")
+  for remat in ("dots", "full"):
+    jax.tree.map(
+      lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6),
+      gradient(remat),
+      kept,
+    )
