@@ -26,7 +26,7 @@ from grpo_jax.data.math_files import (
   sha256_of,
 )
 from grpo_jax.data.math_sources import SOURCES, source_of
-from grpo_jax.data.prompts import check_disjoint, check_seed
+from grpo_jax.data.prompts import check_seed
 
 
 class MathSet(tfds.core.GeneratorBasedBuilder):
@@ -115,7 +115,6 @@ class MathSet(tfds.core.GeneratorBasedBuilder):
       path = download(file, dl_manager)
     if self._verify and (checksum := sha256_of(path)) != file.sha256:
       if self._manual_dir is None:  # or it would not be downloaded again
-        path.unlink()
         path.with_name(f"{path.name}.INFO").unlink()
       raise ValueError(
         f"{path} is not the file that {file.url} was: its SHA-256 is"
@@ -227,10 +226,10 @@ def load_math(
     for example in load(train, "train")
     if example.question not in questions
   ]
-  drawn_train = _draw(unseen, train_size, seed, f"{train} has to train on")
-  drawn_test = _draw(held_out, test_size, seed, f"{test} holds out")
-  check_disjoint(drawn_train, drawn_test)
-  return drawn_train, drawn_test
+  return (
+    _draw(unseen, train_size, seed, f"{train} has to train on"),
+    _draw(held_out, test_size, seed, f"{test} holds out"),
+  )
 
 
 def _draw(examples, size: int | None, seed: int, where: str) -> list[Example]:

@@ -12,10 +12,11 @@
 
 The licence is what the publisher declares for the file; the problems of AIME
 and AMC are the competitions'. `math500` and `math_train` split MATH
-(arXiv:2103.03874) anew: 500 of its test problems are held out, and the other
-4,500 train. `amc` are AMC 12 of 2022 and 2023, put as questions for an integer;
-the 40 of 2023 are also known as amc23. `dapo_math_17k` holds 17,398 prompts
-about a hundred times each.
+(arXiv:2103.03874) anew: 500 of its 5,000 test problems are held out, the others
+join its 7,500 to train on. `amc` are AMC 12 of 2022 and 2023, put as questions
+for an integer; the 40 of 2023 are also known as amc23. `dapo_math_17k` repeats
+some 17 thousand problems about a hundred times; others counted 17,398 prompts,
+7 of them with two answers.
 
 What is verified of a file: its SHA-256, and its number of rows. GSM8K's were
 computed from the files; of `math500` and `math_train` they are what OpenAI's

@@ -18,10 +18,11 @@ from grpo_jax.data import math_sources
 from grpo_jax.data.example import Example
 from grpo_jax.data.math_sets import load_math, load_math_split
 from grpo_jax.data.math_sources import SOURCES
+from grpo_jax.data.prompts import check_disjoint
 
 
 def _gsm8k(question, answer):
-  return {"question": question, "answer": f"Count them.\n#### {answer}"}
+  return {"question": question, "answer": f"Count #### them.\n#### {answer}"}
 
 
 def _dapo(question, answer, index="a"):
@@ -51,7 +52,7 @@ ROWS = {
     Example(
       "Ann has 1,200 jars and buys 3. How many?",
       "1203",
-      {"solution": "Count them.\n#### 1,203"},
+      {"solution": "Count #### them.\n#### 1,203"},
     ),
   ),
   ("gsm8k", "test"): (
@@ -59,7 +60,7 @@ ROWS = {
     Example(
       "Bo has 2 coins and owes 5. What is left?",
       "-3",
-      {"solution": "Count them.\n#### -3"},
+      {"solution": "Count #### them.\n#### -3"},
     ),
   ),
   ("math500", "test"): (
@@ -389,6 +390,7 @@ def test_gsm8k_as_published(originals, tmp_path):
     manual_dir=originals,
   )
   assert (len(train), len(test)) == (7_473, 1_319)
+  check_disjoint(train, test)
   assert all(re.fullmatch(r"-?\d+", e.answer) for e in train + test)
   stated = [e.info["solution"].split("#### ")[1] for e in train + test]
   assert [e.answer for e in train + test] == [
