@@ -42,7 +42,7 @@ setup(
     "test": [
       "hypothesis>=6.100",
       "pytest>=8.2",
-      "pytest-xdist>=3.6",
+      "pytest-xdist>=3.7",
       "ruff>=0.12",
       "typeguard==2.13.3",  # jaxtyping cannot use later ones
     ],
