@@ -1,5 +1,7 @@
 """Values lie on the tokens that they were computed before."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,6 +20,12 @@ def batch():
   return prompts, lengths, jnp.asarray(rng.integers(2, 20, (3, 5)), jnp.int32)
 
 
+@functools.partial(jax.jit, static_argnames="model")
+def _score(params, model, batch, critic):
+  rows = completion_rows(*batch)
+  return score(params, model, rows, batch[2], temperature=1.0, critic=critic)
+
+
 @pytest.mark.parametrize("kind", ["head", "model"])
 def test_values_before_and_after_each_token(kind, batch, model, params):
   prompts, lengths, tokens = batch
@@ -27,17 +35,7 @@ def test_values_before_and_after_each_token(kind, batch, model, params):
   trunk = params
   if kind == "model":
     trunk = critic["trunk"] = jax.tree.map(lambda x: 1.1 * x, params)
-  run = jax.jit(
-    lambda *batch: score(
-      params,
-      model,
-      completion_rows(*batch),
-      batch[2],
-      temperature=1.0,
-      critic=critic,
-    )
-  )
-  scores = run(*batch)
+  scores = _score(params, model, batch, critic)
 
   @jax.jit
   def hidden_of(sequence):
@@ -60,12 +58,6 @@ def test_values_before_and_after_each_token(kind, batch, model, params):
 
 @pytest.mark.parametrize("kind", ["head", "model"])
 def test_a_new_critic_expects_nothing(kind, batch, model, params):
-  scores = score(
-    params,
-    model,
-    completion_rows(*batch),
-    batch[2],
-    temperature=1.0,
-    critic=init_critic(kind, params, model),
-  )
+  critic = init_critic(kind, params, model)
+  scores = _score(params, model, batch, critic)
   assert not scores.value.any()

@@ -129,21 +129,21 @@ def test_eight_samples_are_the_first_of_sixty_four(generate, params):
 
 
 def test_samples_do_not_depend_on_the_batch(generate, params):
-  together = generate(params, PROMPTS, LENGTHS, _keys(4))
+  together = generate(params, PROMPTS, LENGTHS, _keys(8))
   order = np.array([2, 0])
   others = generate(
-    params, PROMPTS[order], LENGTHS[order], _keys(4, ids=(2, 0))
+    params, PROMPTS[order], LENGTHS[order], _keys(8, ids=(2, 0))
   )
   np.testing.assert_array_equal(others.tokens, together.tokens[order])
   wide = jnp.pad(PROMPTS, ((0, 0), (0, 3)), constant_values=13)
-  padded = generate(params, wide, LENGTHS, _keys(4))
+  padded = generate(params, wide, LENGTHS, _keys(8))
   np.testing.assert_array_equal(padded.tokens, together.tokens)
 
 
 def test_other_keys_give_other_samples(generate, params):
-  one = generate(params, PROMPTS, LENGTHS, _keys(4))
-  other = generate(params, PROMPTS, LENGTHS, _keys(4, seed=1))
-  again = generate(params, PROMPTS, LENGTHS, _keys(4))
+  one = generate(params, PROMPTS, LENGTHS, _keys(8))
+  other = generate(params, PROMPTS, LENGTHS, _keys(8, seed=1))
+  again = generate(params, PROMPTS, LENGTHS, _keys(8))
   assert (one.tokens != other.tokens).any()
   np.testing.assert_array_equal(one.tokens, again.tokens)
 
