@@ -50,7 +50,9 @@ def decode_ours(model: Path, batch: int) -> float:
   keys = completion_keys(jax.random.key(0), jnp.arange(batch), 1)
 
   def run():
-    completions = generate(params, _tokens(batch, PROMPT_TOKENS), lengths, keys)
+    completions = generate(
+      params, _tokens(model, batch, PROMPT_TOKENS), lengths, keys
+    )
     assert int(jax.device_get(completions.lengths).min()) == NEW_TOKENS
 
   return _fastest(run)
@@ -61,7 +63,7 @@ def decode_theirs(model: Path, batch: int) -> float:
   import torch
 
   policy = _theirs(model).eval()
-  tokens = torch.from_numpy(_tokens(batch, PROMPT_TOKENS)).long()
+  tokens = torch.from_numpy(_tokens(model, batch, PROMPT_TOKENS)).long()
 
   def run():
     with torch.inference_mode():
@@ -95,7 +97,7 @@ def train_ours(model: Path, remat: str) -> float:
     model, dtype="float32", param_dtype="float32", remat=remat
   )
   optimizer = optax.adamw(1e-6)
-  tokens = jnp.asarray(_tokens(ROWS, ROW_TOKENS))
+  tokens = jnp.asarray(_tokens(model, ROWS, ROW_TOKENS))
 
   def loss(params):
     lengths = jnp.ones(ROWS, jnp.int32)
@@ -127,7 +129,7 @@ def train_theirs(model: Path) -> float:
 
   policy = _theirs(model).train()
   optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-6)
-  tokens = torch.from_numpy(_tokens(ROWS, ROW_TOKENS)).long()
+  tokens = torch.from_numpy(_tokens(model, ROWS, ROW_TOKENS)).long()
 
   def run():
     optimizer.zero_grad()
@@ -147,11 +149,13 @@ def _theirs(model: Path):
   )
 
 
-def _tokens(rows: int, width: int):
+def _tokens(model: Path, rows: int, width: int):
+  """Random ids of the model's vocabulary."""
   import numpy as np
 
+  vocab_size = json.loads((model / "config.json").read_text())["vocab_size"]
   rng = np.random.default_rng(0)
-  return rng.integers(10, 40_000, (rows, width)).astype(np.int32)
+  return rng.integers(0, vocab_size, (rows, width)).astype(np.int32)
 
 
 def _fastest(run) -> float:
