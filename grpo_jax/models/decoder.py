@@ -20,6 +20,19 @@ from grpo_jax.models.rope import rotate
 
 _UNLIMITED = 2**30  # tokens; of a window that is none
 
+# Axes of a block's weight that are summed over, after those of layers and
+# experts; the others are outputs.
+INPUT_AXES = {
+  "query": 1,
+  "key": 1,
+  "value": 1,
+  "out": 2,
+  "router": 1,
+  "gate": 1,
+  "up": 1,
+  "down": 1,
+}
+
 
 class LayerCache(NamedTuple):
   """Keys (already rotated) and values; slot j of a row holds its position j."""

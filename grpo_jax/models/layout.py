@@ -18,19 +18,7 @@ from jax.sharding import Sharding, SingleDeviceSharding
 
 from grpo_jax.errors import UserError
 from grpo_jax.models.config import ModelConfig
-from grpo_jax.models.decoder import init_params
-
-# Axes of a block's weight that are summed over; the others are outputs.
-_INPUT_AXES = {
-  "query": 1,
-  "key": 1,
-  "value": 1,
-  "out": 2,
-  "router": 1,
-  "gate": 1,
-  "up": 1,
-  "down": 1,
-}
+from grpo_jax.models.decoder import INPUT_AXES, init_params
 
 
 class Layout(NamedTuple):
@@ -84,13 +72,13 @@ class _Leaf(NamedTuple):
 
   def ours(self, stored: np.ndarray) -> np.ndarray:
     """The part of the parameter that a stored array is, as a view."""
-    if self.path[-1] in _INPUT_AXES:
+    if self.path[-1] in INPUT_AXES:
       stored = stored.T
     return stored.reshape(self.shape)
 
   def theirs(self, part: np.ndarray) -> np.ndarray:
     """The inverse of `ours`."""
-    if self.path[-1] in _INPUT_AXES:
+    if self.path[-1] in INPUT_AXES:
       return part.reshape(self.stored_shape[::-1]).T
     return part.reshape(self.stored_shape)
 
@@ -129,7 +117,7 @@ def _leaf(path, leaf, config: ModelConfig, layout: Layout) -> _Leaf:
   expert = bool(config.experts) and key in layout.experts
   depth = stacked + expert
   lead, shape = leaf.shape[:depth], leaf.shape[depth:]
-  inputs = _INPUT_AXES.get(key)
+  inputs = INPUT_AXES.get(key)
   if inputs is None:  # a norm or a bias
     stored_shape = (math.prod(shape),)
   else:

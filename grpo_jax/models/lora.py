@@ -7,18 +7,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-# How many leading axes of a block's weight are its inputs; a layer axis, if
-# layers are scanned, comes before them.
-_INPUT_AXES = {
-  "query": 1,
-  "key": 1,
-  "value": 1,
-  "out": 2,
-  "gate": 1,
-  "up": 1,
-  "down": 1,
-}
-TARGETS = tuple(_INPUT_AXES)
+from grpo_jax.models.decoder import INPUT_AXES
+
+TARGETS = tuple(name for name in INPUT_AXES if name != "router")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +67,7 @@ def init_lora(params: dict, options: LoraOptions, key: Array) -> dict:
     for name in options.targets:
       key, used = jax.random.split(key)
       shape = weights[name].shape
-      split = stacked + _INPUT_AXES[name]
+      split = stacked + INPUT_AXES[name]
       layers, inputs, outputs = shape[:stacked], shape[:split], shape[split:]
       bound = 1 / math.sqrt(math.prod(inputs[stacked:]))
       adapters[block][name] = {
