@@ -35,7 +35,7 @@ def export(folder: Path, output: Path, *, adapter: bool) -> int:
   from experiments import build, model, workdir
   from grpo_jax.models.peft import save_adapter
   from grpo_jax.training.loop import checkpoints_of, initial_state
-  from grpo_jax.training.setup import make_policy
+  from grpo_jax.training.setup import policy_params
 
   config = _config_of(folder)
   with workdir.owned(folder, config, allow_change=False):
@@ -54,7 +54,7 @@ def export(folder: Path, output: Path, *, adapter: bool) -> int:
       base = model.checkpoint_path(config) or str(folder)
       save_adapter(output, parts.model, state.params, parts.lora, base=base)
     else:
-      params = make_policy(setup)(state.params)
+      params = policy_params(setup, state.params)
       model.save(output, parts.model, params, parts.task.tokenizer)
   return step
 

@@ -29,6 +29,7 @@ class LoraOptions:
   targets: tuple[str, ...] = TARGETS
 
   def __post_init__(self):
+    object.__setattr__(self, "targets", tuple(self.targets))
     if self.rank < 1 or not self.alpha > 0:
       raise ValueError("rank and alpha must be positive.")
     unknown = sorted(set(self.targets) - set(TARGETS))

@@ -22,7 +22,7 @@ from grpo_jax.training.evaluate import (
 )
 from grpo_jax.training.rl_step import make_step
 from grpo_jax.training.rollouts import sample_rows
-from grpo_jax.training.setup import HostState, Setup, make_policy
+from grpo_jax.training.setup import HostState, Setup, policy_params
 from grpo_jax.training.step import init_state
 from grpo_jax.types import TrainState
 
@@ -158,7 +158,7 @@ def _evaluate(setup: Setup, state: TrainState) -> tuple[Evaluation, float]:
   """Held-out results, and the seconds they took."""
   start = time.perf_counter()
   evaluation = evaluate(
-    make_policy(setup)(state.params),
+    policy_params(setup, state.params),
     setup.task,
     setup.evaluation_rollout,
     seed=_EVALUATION_SEED,

@@ -14,7 +14,7 @@ from grpo_jax.training.collect import collect
 from grpo_jax.training.metrics import mean_totals, rollout_metrics
 from grpo_jax.training.rollouts import sample_rows
 from grpo_jax.training.scoring import make_scorer
-from grpo_jax.training.setup import HostState, Setup, make_policy
+from grpo_jax.training.setup import HostState, Setup, policy_params
 from grpo_jax.training.step import make_train_step
 from grpo_jax.types import TrainState
 
@@ -39,7 +39,6 @@ def make_step(setup: Setup) -> Callable:
     temperature=options.temperature,
     adapters=setup.lora,
   )
-  policy_of = make_policy(setup)
   scorer = make_scorer(
     setup.config,
     temperature=options.temperature,
@@ -58,7 +57,7 @@ def make_step(setup: Setup) -> Callable:
   def run_step(step: int, state: TrainState, host: HostState):
     start = time.perf_counter()
     key = jax.random.fold_in(root, step)
-    policy = policy_of(state.params)
+    policy = policy_params(setup, state.params)
 
     def draw(indices):
       examples = [setup.stream[i] for i in indices]
@@ -138,10 +137,9 @@ def _update(setup, state, collected, minibatches, train_step):
       " are zero, or all completions filtered. Nothing is updated."
     )
     return state, {"groups/no_signal": 1.0}
-  parts = []
+  parts, base = [], setup.params if setup.lora else None
   for m in np.flatnonzero(trained):  # the others hold nothing but filling
     part = jax.tree.map(lambda x, m=m: x[m], batch)
-    base = setup.params if setup.lora else None
     state, metrics = train_step(state, part, base)
     parts.append(metrics)
   means = mean_totals(jax.device_get(parts))

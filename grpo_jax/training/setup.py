@@ -1,7 +1,6 @@
 """What a training run is given, and what it remembers."""
 
 import dataclasses
-import functools
 import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -102,12 +101,14 @@ class Setup(NamedTuple):
   options: LoopOptions
 
 
-def make_policy(setup: Setup) -> Callable[[dict], dict]:
-  """A function from the trained parameters of a state to the model's."""
+_merged = jax.jit(merge, static_argnames="options")  # one for all callers
+
+
+def policy_params(setup: Setup, trained: dict) -> dict:
+  """The model's parameters, from those that a state trains."""
   if setup.lora is None:
-    return lambda trained: trained
-  merged = jax.jit(functools.partial(merge, options=setup.lora))
-  return lambda trained: merged(setup.params, trained)
+    return trained
+  return _merged(setup.params, trained, options=setup.lora)
 
 
 class HostState(NamedTuple):
