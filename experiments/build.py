@@ -276,13 +276,13 @@ def _task(config: ConfigDict, tokenizer: Tokenizer | None) -> Task:
       },
       offered={} if tokenizer is None else {"tokenizer": tokenizer},
     )
+  if not isinstance(task, Task):
+    raise ValueError(f"{config.task.name!r} must return a Task, not {task!r}.")
   if tokenizer is not None and task.tokenizer is not tokenizer:
     raise ValueError(
       f"{config.task.name!r} has a tokenizer of its own, and cannot be given to"
       " the model in model.path."
     )
-  if not isinstance(task, Task):
-    raise ValueError(f"{config.task.name!r} must return a Task, not {task!r}.")
   if not task.train or not task.test:
     raise ValueError("the task has no problems to train on, or none held out.")
   if task.trace is None and config.warm_start.max_steps:

@@ -8,11 +8,8 @@ adapters alone, as PEFT has them.
 """
 
 import argparse
-import json
 import sys
 from pathlib import Path
-
-from ml_collections import ConfigDict
 
 from grpo_jax.errors import UserError
 
@@ -37,7 +34,7 @@ def export(folder: Path, output: Path, *, adapter: bool) -> int:
   from grpo_jax.training.loop import checkpoints_of, initial_state
   from grpo_jax.training.setup import policy_params
 
-  config = _config_of(folder)
+  config = workdir.recorded(folder)
   with workdir.owned(folder, config, allow_change=False):
     parts = build.build(config)
     if adapter and parts.lora is None:
@@ -55,21 +52,8 @@ def export(folder: Path, output: Path, *, adapter: bool) -> int:
       save_adapter(output, parts.model, state.params, parts.lora, base=base)
     else:
       params = policy_params(setup, state.params)
-      model.save(output, parts.model, params, parts.task.tokenizer)
+      model.save(output, config, parts.model, params, parts.task.tokenizer)
   return step
-
-
-def _config_of(folder: Path) -> ConfigDict:
-  path = folder / "config.json"
-  try:
-    return ConfigDict(json.loads(path.read_text()))
-  except OSError as error:
-    raise UserError(
-      f"{folder} is no folder of a run: {path} cannot be read"
-      f" ({error.strerror})."
-    ) from error
-  except json.JSONDecodeError as error:
-    raise UserError(f"{path} is damaged: {error}.") from error
 
 
 def main(arguments: list[str]) -> int:

@@ -7,13 +7,13 @@ import jax
 from ml_collections import ConfigDict
 
 from experiments.named import call_function
-from grpo_jax.data.tokenizer import CharTokenizer, Tokenizer
+from grpo_jax.data.tokenizer import Tokenizer
 from grpo_jax.models import huggingface
 from grpo_jax.models.config import ModelConfig
 from grpo_jax.models.decoder import init_params
 from grpo_jax.models.lora import LoraOptions
 from grpo_jax.models.pretrained import (
-  load_pretrained,
+  load_params,
   read_config,
   tokenizer_path,
 )
@@ -50,7 +50,8 @@ def model_config(config: ConfigDict, vocab_size: int) -> ModelConfig:
       checkpoint has fewer tokens than its tokenizer, or is too short for the
       completions.
   """
-  common = _common(config)
+  names = ("scan_layers", "dtype", "param_dtype", "remat", "attention")
+  common = {name: config.model[name] for name in names}
   if not checkpoint_path(config):
     given = {"vocab_size": vocab_size, "tie_embeddings": True, **common}
     return call_function("model.shape", ModelConfig, config.model.shape, given)
@@ -81,19 +82,24 @@ def initial_params(config: ConfigDict, model: ModelConfig) -> dict:
   path = checkpoint_path(config)
   if not path:
     return init_params(model, jax.random.key(config.seed))
-  return load_pretrained(path, **_common(config))[1]
+  return load_params(path, model)
 
 
 def save(
-  folder: Path, model: ModelConfig, params: dict, tokenizer: Tokenizer
+  folder: Path,
+  config: ConfigDict,
+  model: ModelConfig,
+  params: dict,
+  tokenizer: Tokenizer,
 ) -> None:
   """Writes a Hugging Face folder.
 
   Args:
     folder: to be made.
-    model: the configuration.
+    config: of the experiment.
+    model: of the model.
     params: of the model.
-    tokenizer: written too if it is a checkpoint's; one of characters has no
+    tokenizer: written too if it is a checkpoint's; a task's own has no
       published form.
 
   Raises:
@@ -102,7 +108,7 @@ def save(
   huggingface.save(
     folder, model, params, token_ids={"eos_token_id": list(tokenizer.stop_ids)}
   )
-  if not isinstance(tokenizer, CharTokenizer):
+  if checkpoint_path(config):
     from grpo_jax.data.tokenizer_files import save_tokenizer
 
     save_tokenizer(tokenizer, folder)
@@ -113,9 +119,3 @@ def lora_options(config: ConfigDict) -> LoraOptions | None:
   if not config.model.lora:
     return None
   return call_function("model.lora", LoraOptions, config.model.lora, {})
-
-
-def _common(config: ConfigDict) -> dict:
-  """Settings that go with any model; its shape comes from elsewhere."""
-  names = ("scan_layers", "dtype", "param_dtype", "remat", "attention")
-  return {name: config.model[name] for name in names}

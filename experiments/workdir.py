@@ -83,6 +83,24 @@ def record(workdir: Path, config: ConfigDict) -> None:
   temporary.replace(path)
 
 
+def recorded(workdir: Path) -> ConfigDict:
+  """The configuration of the run in workdir.
+
+  Raises:
+    UserError: there is none, or it is damaged.
+  """
+  path = workdir / "config.json"
+  try:
+    return ConfigDict(json.loads(path.read_text()))
+  except OSError as error:
+    raise UserError(
+      f"{workdir} is no folder of a run: {path} cannot be read"
+      f" ({error.strerror})."
+    ) from error
+  except json.JSONDecodeError as error:
+    raise UserError(f"{path} is damaged: {error}.") from error
+
+
 def _as_json(config: ConfigDict) -> dict:
   return json.loads(config.to_json())
 

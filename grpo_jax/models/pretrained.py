@@ -90,16 +90,36 @@ def load_pretrained(
     UserError: there is no model, it is not supported, or its files are
       damaged or do not fit together.
   """
-  source = _source(path, files=_WEIGHTS)
+  place = _source(path, files=_WEIGHTS).place
   config = read_config(
-    source.place,
+    place,
     dtype=dtype,
     param_dtype=param_dtype,
     scan_layers=scan_layers,
     remat=remat,
     attention=attention,
   )
-  return config, source.load(source.place, config, shardings=shardings)
+  return config, load_params(place, config, shardings=shardings)
+
+
+def load_params(
+  path: str | Path,
+  config: ModelConfig,
+  *,
+  shardings: Sharding | dict | None = None,
+) -> dict:
+  """The weights of a model whose configuration is known.
+
+  Args:
+    path: as in `load_pretrained`.
+    config: from `read_config`.
+    shardings: as in `load_pretrained`.
+
+  Raises:
+    UserError: as in `load_pretrained`.
+  """
+  source = _source(path, files=_WEIGHTS)
+  return source.load(source.place, config, shardings=shardings)
 
 
 def tokenizer_path(path: str | Path) -> Path:
