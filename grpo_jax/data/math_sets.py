@@ -7,10 +7,7 @@ are verified; each question is kept once, and left out if the file answers it in
 two ways, as `dapo_math_17k` does a few. TensorFlow is not needed.
 """
 
-import contextlib
 import functools
-import hashlib
-import io
 import json
 from pathlib import Path
 
@@ -26,6 +23,7 @@ from grpo_jax.data.math_files import (
   sha256_of,
 )
 from grpo_jax.data.math_sources import SOURCES, source_of
+from grpo_jax.data.prepared import builder_arguments, prepare
 from grpo_jax.data.prompts import check_seed
 
 
@@ -59,12 +57,10 @@ class MathSet(tfds.core.GeneratorBasedBuilder):
       file.sha256 if self._verify else sha256_of(self._manual_path(split))
       for split, file in self._source.files.items()
     ]
-    digest = hashlib.sha256(" ".join(checksums).encode()).hexdigest()[:12]
-    config = tfds.core.BuilderConfig(
-      name=f"{name}_{digest}", version=self.VERSION
-    )
     super().__init__(
-      config=config, file_format="array_record", data_dir=data_dir
+      **builder_arguments(
+        self, name=name, settings=" ".join(checksums), data_dir=data_dir
+      )
     )
 
   def _info(self):
@@ -160,15 +156,13 @@ def load_math_split(
       f"{name} has no split {split!r}. These sets have one:"
       f" {sorted(n for n, s in SOURCES.items() if split in s.files)}."
     )
-  tfds.disable_progress_bar()
   builder = MathSet(
     name=name,
     data_dir=data_dir,
     manual_dir=manual_dir,
     verify_checksums=verify_checksums,
   )
-  with contextlib.redirect_stdout(io.StringIO()):  # it announces itself
-    builder.download_and_prepare()
+  prepare(builder)
   return [
     Example(
       question=row["question"].decode(),

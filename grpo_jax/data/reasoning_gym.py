@@ -6,16 +6,14 @@ Splits: `train` and `test`, of the sizes asked for, without a question in
 common and without repeats within `test`.
 """
 
-import contextlib
 import functools
-import hashlib
-import io
 import json
 from collections.abc import Iterator
 
 import tensorflow_datasets as tfds
 
 from grpo_jax.data.example import Example
+from grpo_jax.data.prepared import builder_arguments, prepare
 
 # A task that cannot give this many candidates per test question unseen
 # questions is too small for the split asked for.
@@ -50,12 +48,8 @@ class ReasoningGym(tfds.core.GeneratorBasedBuilder):
     self._task, self._task_args, self._seed = task, task_args, seed
     self._sizes = {"train": train_size, "test": test_size}
     settings = json.dumps([task_args, self._sizes, seed], sort_keys=True)
-    digest = hashlib.sha256(settings.encode()).hexdigest()[:12]
-    config = tfds.core.BuilderConfig(
-      name=f"{task}_{digest}", version=self.VERSION
-    )
     super().__init__(
-      config=config, file_format="array_record", data_dir=data_dir
+      **builder_arguments(self, name=task, settings=settings, data_dir=data_dir)
     )
 
   def _info(self):
@@ -153,7 +147,6 @@ def load_reasoning_gym(
     ValueError: there is no such task, its parameters are out of range, or it
       has too few different questions.
   """
-  tfds.disable_progress_bar()
   builder = ReasoningGym(
     task=task,
     task_args=task_args,
@@ -162,8 +155,7 @@ def load_reasoning_gym(
     seed=seed,
     data_dir=data_dir,
   )
-  with contextlib.redirect_stdout(io.StringIO()):  # it announces itself
-    builder.download_and_prepare()
+  prepare(builder)
   return tuple(
     [_example(row) for row in builder.as_data_source(split=split)]
     for split in ("train", "test")

@@ -1,9 +1,6 @@
 """Folders of a model as Hugging Face lays them out: in and out."""
 
 import json
-import os
-import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +17,7 @@ from grpo_jax.models.layout import (
   arrays_of,
   load_params,
 )
+from grpo_jax.models.new_folder import new_folder
 from grpo_jax.models.safetensors_file import (
   read_safetensors,
   write_safetensors,
@@ -188,23 +186,8 @@ def save(
   if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
     raise UserError(f"{folder} is there already; name another folder.")
   shards = _shards(dict(arrays_of(config, LAYOUT, params)), shard_bytes)
-  try:
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = Path(
-      tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent)
-    )
-    try:
-      _write(unfinished, data, shards)
-      unfinished.chmod(0o755)  # mkdtemp's are private
-      os.replace(unfinished, folder)
-    except BaseException:
-      shutil.rmtree(unfinished, ignore_errors=True)
-      raise
-  except OSError as error:
-    raise UserError(
-      f"The model could not be saved as {folder}: {error.strerror}.",
-      exit_code=1,
-    ) from error
+  with new_folder(folder, what="The model") as unfinished:
+    _write(unfinished, data, shards)
 
 
 def _shards(

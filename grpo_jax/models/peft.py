@@ -10,6 +10,7 @@ from grpo_jax.models.config import ModelConfig
 from grpo_jax.models.huggingface import LAYOUT
 from grpo_jax.models.layout import StoredArray
 from grpo_jax.models.lora import LoraOptions
+from grpo_jax.models.new_folder import new_folder
 from grpo_jax.models.safetensors_file import write_safetensors
 
 
@@ -21,7 +22,7 @@ def save_adapter(
   *,
   base: str,
 ) -> None:
-  """Writes adapter_config.json and adapter_model.safetensors.
+  """Writes adapter_config.json and adapter_model.safetensors, or neither.
 
   Args:
     folder: to be made.
@@ -33,20 +34,8 @@ def save_adapter(
   Raises:
     UserError: the folder is there already, or cannot be made.
   """
-  try:
-    folder.mkdir(parents=True)
-  except FileExistsError as error:
-    raise UserError(
-      f"{folder} is there already; name another folder."
-    ) from error
-  except OSError as error:
-    raise UserError(
-      f"The adapter could not be saved as {folder}: {error.strerror}.",
-      exit_code=1,
-    ) from error
-  write_safetensors(
-    folder / "adapter_model.safetensors", _arrays(config, adapters)
-  )
+  if folder.exists():
+    raise UserError(f"{folder} is there already; name another folder.")
   modules = [_module(name).rpartition(".")[2] for name in options.targets]
   settings = {
     "peft_type": "LORA",
@@ -60,9 +49,12 @@ def save_adapter(
     "inference_mode": True,
     "target_modules": modules,
   }
-  # Last: PEFT looks for this file, and a folder without it is none.
-  text = json.dumps(settings, indent=2)
-  (folder / "adapter_config.json").write_text(text + "\n")
+  text = json.dumps(settings, indent=2) + "\n"
+  with new_folder(folder, what="The adapter") as unfinished:
+    (unfinished / "adapter_config.json").write_text(text)
+    write_safetensors(
+      unfinished / "adapter_model.safetensors", _arrays(config, adapters)
+    )
 
 
 def _module(name: str) -> str:
