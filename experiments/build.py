@@ -5,9 +5,7 @@ import dataclasses
 import hashlib
 import itertools
 import json
-import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -25,15 +23,22 @@ from experiments.model import (
 from experiments.named import apply_pieces, call_named
 from experiments.options import (
   check_division,
+  curriculum_options,
+  evaluation_convention,
   loop_options,
   optimizer_options,
   sampling_options,
 )
+from experiments.problems import (
+  cache_dir,
+  load_task,
+  prompt_order,
+  without_long_prompts,
+)
 from grpo_jax import host
 from grpo_jax.algorithms import recipes
 from grpo_jax.algorithms.recipes import Recipe, pieces
-from grpo_jax.data.prompts import check_seed, prompt_stream
-from grpo_jax.data.tokenizer import Tokenizer
+from grpo_jax.data.prompts import check_seed
 from grpo_jax.errors import UserError
 from grpo_jax.models.config import ModelConfig
 from grpo_jax.models.critic import init_critic
@@ -41,10 +46,10 @@ from grpo_jax.models.lora import LoraOptions, init_lora
 from grpo_jax.rewards.functions import mix, score_completions
 from grpo_jax.sampling.decode import SamplingOptions
 from grpo_jax.training.collect import CollectOptions
+from grpo_jax.training.curriculum import Curriculum, Prompts
 from grpo_jax.training.rollouts import (
   Sampled,
   Task,
-  encode_prompts,
   make_rollout,
 )
 from grpo_jax.training.setup import LoopOptions, Setup
@@ -63,9 +68,13 @@ _PROBED_PROBLEMS = 64  # training problems that a warm start is probed on
 
 
 class Parts(NamedTuple):
-  """Everything that a config says, before any training."""
+  """Everything that a config says, before any training.
+
+  `too_long` counts the training problems that `task` was given and lacks.
+  """
 
   task: Task
+  too_long: int
   recipe: Recipe
   model: ModelConfig
   lora: LoraOptions | None
@@ -74,7 +83,9 @@ class Parts(NamedTuple):
   collect: CollectOptions
   loop: LoopOptions
   sampling: SamplingOptions
+  curriculum: Curriculum
   evaluation: SamplingOptions
+  evaluation_samples: int
   rollout: Callable[..., Sampled]
   evaluation_rollout: Callable[..., Sampled]
 
@@ -133,7 +144,7 @@ def build(config: ConfigDict) -> Parts:
   with _blaming("model"):
     tokenizer = load_model_tokenizer(config)
   with _blaming("task"):
-    task = _task(config, tokenizer)
+    task = load_task(config, tokenizer)
     if recipe.needs_steps and task.judge_steps is None:
       raise ValueError(
         f"the recipe {config.recipe.name!r} needs a task that judges steps;"
@@ -146,14 +157,17 @@ def build(config: ConfigDict) -> Parts:
     model = model_config(config, task.tokenizer.vocab_size)
     lora = lora_options(config)
   with _blaming("sampling"):
-    encode_prompts(
-      task, [*task.train, *task.test], config.sampling.max_prompt_tokens
-    )
+    problems = len(task.train)
+    task = without_long_prompts(task, config.sampling.max_prompt_tokens)
+    curriculum = curriculum_options(config)
+    prompt_order(task, seed=0)  # its sets and weights are checked
     collect = CollectOptions(
       prompts_per_step=config.sampling.prompts_per_step,
       max_rounds=config.sampling.max_rounds,
     )
-    sampling = sampling_options(config, task, config.sampling.temperature, 1.0)
+    sampling = sampling_options(
+      config, task, temperature=config.sampling.temperature
+    )
     if not sampling.temperature > 0:
       raise ValueError("temperature must be positive to explore.")
     rollout = _rollout(
@@ -165,13 +179,20 @@ def build(config: ConfigDict) -> Parts:
       judge_steps=recipe.needs_steps,
     )
   with _blaming("evaluation"):
-    e = config.evaluation
-    evaluation = sampling_options(config, task, e.temperature, e.top_p)
+    convention = evaluation_convention(config)
+    evaluation = sampling_options(
+      config,
+      task,
+      temperature=convention.temperature,
+      top_p=convention.top_p,
+      top_k=convention.top_k,
+    )
     evaluation_rollout = _rollout(
-      config, task, model, evaluation, e.samples_per_problem
+      config, task, model, evaluation, convention.samples
     )
   return Parts(
     task=task,
+    too_long=problems - len(task.train),
     recipe=recipe,
     model=model,
     lora=lora,
@@ -180,7 +201,9 @@ def build(config: ConfigDict) -> Parts:
     collect=collect,
     loop=loop,
     sampling=sampling,
+    curriculum=curriculum,
     evaluation=evaluation,
+    evaluation_samples=convention.samples,
     rollout=rollout,
     evaluation_rollout=evaluation_rollout,
   )
@@ -234,7 +257,11 @@ def prepare(
     adapters = init_lora(params, lora, key) if lora else None
   return Setup(
     task=parts.task,
-    stream=prompt_stream(parts.task.train, seed=config.seed),
+    prompts=Prompts(
+      order=prompt_order(parts.task, seed=config.seed),
+      curriculum=parts.curriculum,
+      seed=config.seed,
+    ),
     recipe=parts.recipe,
     config=parts.model,
     params=params,
@@ -254,44 +281,6 @@ def prepare(
   )
 
 
-def cache_dir(config: ConfigDict) -> Path:
-  """For what several runs share: warm starts and prepared data."""
-  return Path(os.path.expanduser(config.run.cache_dir)).absolute()
-
-
-def _task(config: ConfigDict, tokenizer: Tokenizer | None) -> Task:
-  if min(config.task.train_size, config.task.test_size) < 1:
-    raise ValueError("train_size and test_size must be at least 1.")
-  folder = cache_dir(config) / "data"
-  with host.locked(folder):
-    task = call_named(
-      "task",
-      config.task.name,
-      config.task.args,
-      home=None,
-      given={
-        "data_dir": str(folder),
-        "train_size": config.task.train_size,
-        "test_size": config.task.test_size,
-      },
-      offered={} if tokenizer is None else {"tokenizer": tokenizer},
-    )
-  if not isinstance(task, Task):
-    raise ValueError(f"{config.task.name!r} must return a Task, not {task!r}.")
-  if tokenizer is not None and task.tokenizer is not tokenizer:
-    raise ValueError(
-      f"{config.task.name!r} has a tokenizer of its own, and cannot be given to"
-      " the model in model.path."
-    )
-  if not task.train or not task.test:
-    raise ValueError("the task has no problems to train on, or none held out.")
-  if task.trace is None and config.warm_start.max_steps:
-    raise ValueError(
-      "the task has no traces to imitate; set warm_start.max_steps to 0."
-    )
-  return task
-
-
 def _rollout(
   config: ConfigDict,
   task: Task,
@@ -300,8 +289,6 @@ def _rollout(
   group_size: int,
   judge_steps: bool = False,
 ) -> Callable[..., Sampled]:
-  if group_size < 1:
-    raise ValueError("a problem needs at least one sample.")
   # Every call has as many rows as one of a training step, or nearly.
   rows = config.sampling.prompts_per_step * config.sampling.group_size
   return make_rollout(
@@ -327,7 +314,7 @@ def _warm_start_hash(config: ConfigDict, parts: Parts) -> str:
     dataclasses.asdict(parts.model),
     dataclasses.asdict(parts.warm_start),
     dataclasses.asdict(parts.evaluation),
-    config.evaluation.samples_per_problem,
+    parts.evaluation_samples,
     [sequence(i) for i in itertools.chain(range(256), [len(parts.task.train)])],
     [grpo_jax.__version__, jax.__version__],
   ]

@@ -46,6 +46,13 @@ def call_named(
   return _call(what, name, function, extra, given)
 
 
+def takes(
+  what: str, name: str, argument: str, *, home: ModuleType | None
+) -> bool:
+  """Whether the function that `call_named` would call has an argument."""
+  return argument in inspect.signature(_find(what, name, home)).parameters
+
+
 def call_function(what: str, function: Callable, args: str, given: dict) -> Any:
   """Calls a function with what the config and the program give.
 

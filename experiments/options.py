@@ -4,7 +4,11 @@ import math
 
 from ml_collections import ConfigDict
 
+from experiments import conventions
+from experiments.conventions import Convention
+from experiments.named import call_function, call_named
 from grpo_jax.sampling.decode import SamplingOptions
+from grpo_jax.training.curriculum import EVERYTHING, Curriculum
 from grpo_jax.training.rollouts import Task
 from grpo_jax.training.setup import LoopOptions
 from grpo_jax.training.step import OptimizerOptions
@@ -60,16 +64,42 @@ def _divisors(number: int) -> str:
 
 
 def sampling_options(
-  config: ConfigDict, task: Task, temperature: float, top_p: float
+  config: ConfigDict,
+  task: Task,
+  *,
+  temperature: float,
+  top_p: float = 1.0,
+  top_k: int = 0,
 ) -> SamplingOptions:
-  """Of training, or of evaluation, by temperature and top_p."""
+  """Of training, or of evaluation."""
   return SamplingOptions(
     max_completion_tokens=config.sampling.max_completion_tokens,
     temperature=temperature,
-    top_k=0,
+    top_k=top_k,
     top_p=top_p,
     stop_ids=task.tokenizer.stop_ids,
   )
+
+
+def curriculum_options(config: ConfigDict) -> Curriculum:
+  """Which problems are passed over; none by default."""
+  text = config.sampling.curriculum
+  if not text:
+    return EVERYTHING
+  return call_function("sampling.curriculum", Curriculum, text, {})
+
+
+def evaluation_convention(config: ConfigDict) -> Convention:
+  """How held-out problems are sampled, by name and arguments."""
+  e = config.evaluation
+  convention = call_named(
+    "evaluation", e.name, e.args, home=conventions, given={}
+  )
+  if not isinstance(convention, Convention):
+    raise ValueError(
+      f"{e.name!r} must return a Convention, not {convention!r}."
+    )
+  return convention
 
 
 def loop_options(config: ConfigDict) -> LoopOptions:

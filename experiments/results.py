@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from ml_collections import ConfigDict
 
+from experiments.build import Parts
 from grpo_jax import host
 from grpo_jax.errors import UserError
 from grpo_jax.reporting.estimators import mean_interval
@@ -18,18 +19,21 @@ from grpo_jax.training.loop import Outcome
 _log = logging.getLogger(__name__)
 
 
-def write_results(config: ConfigDict, workdir: Path, outcome: Outcome) -> None:
+def write_results(
+  config: ConfigDict, parts: Parts, workdir: Path, outcome: Outcome
+) -> None:
   """Writes results.json and the report, and prints the main figures.
 
   Args:
     config: of the run.
+    parts: that it was built of.
     workdir: of the run.
     outcome: of its training, with the last evaluation.
 
   Raises:
     UserError: the files cannot be written.
   """
-  results = _results(config, outcome)
+  results = _results(config, parts, outcome)
   try:
     _write_json(workdir / "results.json", results)
     page = write_report(workdir)
@@ -44,17 +48,24 @@ def write_results(config: ConfigDict, workdir: Path, outcome: Outcome) -> None:
   _log.info("Report: %s", page)
 
 
-def _results(config: ConfigDict, outcome: Outcome) -> dict:
+def _results(config: ConfigDict, parts: Parts, outcome: Outcome) -> dict:
   before, after = outcome.host.before, outcome.after
   seconds = outcome.host.seconds  # of all processes that worked on the run
-  difference = mean_interval(after.accuracy - np.array(before["accuracy"]))
+  gains = after.accuracy - np.array(before["accuracy"])
   return {
     "before": before["summary"],
     "after": evaluation_summary(after),
-    "difference": {
-      "pass@1": difference.mean,
-      "low": difference.low,
-      "high": difference.high,
+    "difference": _difference(gains)
+    | {
+      "sets": {
+        name: _difference(gains[figures.questions])
+        for name, figures in after.by_set.items()
+      }
+    },
+    "evaluation": _sampling(config, parts),
+    "training_problems": {
+      "drawn_from": len(parts.task.train),
+      "too_long": parts.too_long,
     },
     "recipe": config.recipe.name,
     "seed": config.seed,
@@ -63,6 +74,25 @@ def _results(config: ConfigDict, outcome: Outcome) -> dict:
     "seconds": seconds | {"total": sum(seconds.values())},
     "device": host.describe_device(),
     "versions": host.versions(),
+  }
+
+
+def _difference(gains: np.ndarray) -> dict[str, float]:
+  """After minus before, paired by question."""
+  mean, low, high = mean_interval(gains)
+  return {"pass@1": mean, "low": low, "high": high}
+
+
+def _sampling(config: ConfigDict, parts: Parts) -> dict:
+  """What a figure of accuracy depends on besides the model."""
+  options = parts.evaluation
+  return {
+    "name": config.evaluation.name,
+    "samples": parts.evaluation_samples,
+    "temperature": options.temperature,
+    "top_p": options.top_p,
+    "top_k": options.top_k,
+    "max_completion_tokens": options.max_completion_tokens,
   }
 
 

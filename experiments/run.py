@@ -178,14 +178,14 @@ def _run(config: ConfigDict, folder: Path) -> int:
       stop_requested=stop_requested,
       spent_s=time.perf_counter() - start,
     )
-    return _finish(config, folder, outcome)
+    return _finish(config, parts, folder, outcome)
 
 
-def _finish(config: ConfigDict, folder: Path, outcome) -> int:
+def _finish(config: ConfigDict, parts, folder: Path, outcome) -> int:
   from experiments.results import write_results
 
   if outcome.after is not None:
-    write_results(config, folder, outcome)
+    write_results(config, parts, folder, outcome)
   if not outcome.saved:
     raise UserError(
       f"Step {outcome.step} could not be saved in {folder}/checkpoints (see"

@@ -29,6 +29,7 @@ _MAY_CHANGE = {
   "run.logged_prompts",
   "run.max_skipped_in_a_row",
   "run.steps",
+  "sampling.curriculum",
   "sampling.max_rounds",
 }
 

@@ -14,6 +14,10 @@ def get_config() -> ConfigDict:
   c.task.train_size = 8192  # problems
   c.task.test_size = 256  # held-out problems
 
+  c.data = ConfigDict()
+  # Folder of publishers' files, <set>/<split>.jsonl; "" downloads them.
+  c.data.manual_dir = ""
+
   c.model = ConfigDict()
   # A checkpoint: Hugging Face folder or hub name, or GGUF file; "" for none.
   c.model.path = ""
@@ -52,6 +56,9 @@ def get_config() -> ConfigDict:
   c.sampling.max_prompt_tokens = 10
   c.sampling.max_completion_tokens = 64
   c.sampling.temperature = 1.0
+  # "low=0.1, high=0.9, skip=0.8" passes over 8 of 10 problems whose running
+  # solve rate is outside; "" draws all alike.
+  c.sampling.curriculum = ""
 
   c.optimizer = ConfigDict()
   c.optimizer.learning_rate = 2e-4
@@ -65,9 +72,10 @@ def get_config() -> ConfigDict:
 
   c.evaluation = ConfigDict()
   c.evaluation.every_steps = 10  # besides before and after; 0 for none
-  c.evaluation.samples_per_problem = 8
-  c.evaluation.temperature = 1.0  # 0 is greedy
-  c.evaluation.top_p = 1.0  # mass kept
+  # In experiments.conventions (plain, greedy, dapo, r1, qwen3): samples of each
+  # problem, temperature, top_p and top_k; or module:function.
+  c.evaluation.name = "plain"
+  c.evaluation.args = "samples=8"  # instead of the convention's own
 
   c.run = ConfigDict()
   c.run.steps = 40  # rollout batches

@@ -26,7 +26,7 @@ def get_config(size: str = "full") -> ConfigDict:
     c.sampling.group_size = 8
     c.sampling.max_rounds = 2
     c.optimizer.minibatches = 2
-    c.evaluation.samples_per_problem = 4
+    c.evaluation.args = "samples=4"
     c.evaluation.every_steps = 2
     c.run.steps = 4
     c.run.checkpoint_every_steps = 2

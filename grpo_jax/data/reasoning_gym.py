@@ -3,7 +3,8 @@
 Source: the PyPI package `reasoning-gym` (Apache-2.0), which generates problems
 of over a hundred tasks and scores answers to them. Nothing is downloaded.
 Splits: `train` and `test`, of the sizes asked for, without a question in
-common and without repeats within `test`.
+common and without repeats within `test`; case and white space make no
+difference.
 """
 
 import functools
@@ -14,6 +15,7 @@ import tensorflow_datasets as tfds
 
 from grpo_jax.data.example import Example
 from grpo_jax.data.prepared import builder_arguments, prepare
+from grpo_jax.data.prompts import question_key
 
 # A task that cannot give this many candidates per test question unseen
 # questions is too small for the split asked for.
@@ -23,7 +25,7 @@ _MAX_TRIES_PER_EXAMPLE = 50
 class ReasoningGym(tfds.core.GeneratorBasedBuilder):
   """`train` and `test` problems of one reasoning-gym task."""
 
-  VERSION = tfds.core.Version("1.0.0")
+  VERSION = tfds.core.Version("1.1.0")
 
   def __init__(
     self,
@@ -71,8 +73,9 @@ class ReasoningGym(tfds.core.GeneratorBasedBuilder):
       if len(test) == self._sizes["test"]:
         break
       entry = next(entries)
-      if entry["question"] not in held_out:
-        held_out.add(entry["question"])
+      question = question_key(entry["question"])
+      if question not in held_out:
+        held_out.add(question)
         test.append(entry)
     else:
       raise ValueError(
@@ -89,7 +92,7 @@ class ReasoningGym(tfds.core.GeneratorBasedBuilder):
     unseen = (
       entry
       for entry in self._entries(self._seed + 2**31)
-      if entry["question"] not in held_out
+      if question_key(entry["question"]) not in held_out
     )
     return self._keyed(next(unseen) for _ in range(self._sizes["train"]))
 

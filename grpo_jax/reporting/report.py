@@ -173,13 +173,17 @@ def _tables(results: Mapping) -> list[Html]:
   tables = []
   for name, rows in (
     ("all questions", outcome.overall_rows(results)),
+    ("set (questions)", outcome.set_rows(results)),
     ("pass@1 (questions)", outcome.difficulty_rows(results)),
   ):
     if rows:
       tables.append(table([name, "before", "after", "difference"], rows))
   if not tables:
     return []
-  note = "Held-out questions. 95 % intervals over questions in brackets."
+  note = (
+    "Held-out questions. 95 % intervals over questions in brackets."
+    f" {outcome.sampling_note(results)}"
+  ).strip()
   return [
     element("h2", "Results"),
     element("p", note),

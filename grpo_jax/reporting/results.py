@@ -1,16 +1,17 @@
 """The outcome of a run, before against after, as rows for a table.
 
-A result is the dict of results.json: "before" and "after", each with "pass@1",
-"pass@1_low", "pass@1_high" (95 % interval over questions), "pass@k",
-"mean_length" (tokens), "truncated_fraction" and "by_difficulty"; "difference"
-with "pass@1", "low", "high"; "seconds" by phase. Whatever is missing is left
-out.
+A result is the dict of results.json: "before" and "after", each with "samples"
+(per question), "pass@k" and "maj@k" with "_low" and "_high" (95 % interval over
+questions), "mean_length" (tokens), "truncated_fraction", "by_difficulty", and
+"sets", each with its "questions" and the same figures; "difference" with
+"pass@1", "low", "high", and "sets" with these; "evaluation", how it sampled;
+"seconds" by phase. Whatever is missing is left out.
 """
 
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,17 +66,73 @@ def _evaluation(row: Mapping) -> dict:
     for name in list(metrics)
     if name.startswith("pass@1/")
   }
-  return metrics | {"by_difficulty": by_difficulty}
+  sets = {}
+  for key, value in row.items():
+    of_set = re.fullmatch(r"eval_(.+)/([^/]+)", key)
+    if of_set:
+      sets.setdefault(of_set[1], {})[of_set[2]] = value
+  named_sets = {"sets": sets} if sets else {}
+  return metrics | {"by_difficulty": by_difficulty} | named_sets
 
 
 def overall_rows(results: Mapping) -> list[Comparison]:
-  """pass@k with its 95 % intervals, mean length and truncated fraction."""
+  """pass@k and maj@k with their 95 % intervals, mean length, truncated ones."""
   names = {name for side in _sides(results) for name in side}
-  ks = sorted(int(n[5:]) for n in names if re.fullmatch(r"pass@\d+", n))
-  rows = [_compare(f"pass@{k}", results, f"pass@{k}") for k in ks]
+  rows = [
+    _compare(f"{kind}@{k}", results, f"{kind}@{k}")
+    for kind in ("pass", "maj")
+    for k in _sizes(kind, names)
+    if (kind, k) != ("maj", 1)  # one vote is pass@1
+  ]
   rows.append(_compare("mean tokens", results, "mean_length", digits=1))
   rows.append(_compare("truncated", results, "truncated_fraction"))
   return [row for row in rows if row.before or row.after]
+
+
+def set_rows(results: Mapping) -> list[Comparison]:
+  """Of each evaluation set avg@n, pass@k and maj@k of the largest k, truncated.
+
+  Empty for fewer than two sets, of which the overall figures tell all.
+  """
+  sets = {}
+  for side in _sides(results):
+    found = side.get("sets")
+    for name, figures in found.items() if isinstance(found, Mapping) else ():
+      if isinstance(figures, Mapping):
+        sets.setdefault(name, {}).update(figures)
+  rows = []
+  for name, figures in sets.items() if len(sets) > 1 else ():
+    asked, samples = (number(figures, n) for n in ("questions", "samples"))
+    title = name if asked is None else f"{name} ({asked:.0f})"
+    average = "pass@1" if samples is None else f"avg@{samples:.0f}"
+    shown = [(average, "pass@1")]
+    for kind in ("pass", "maj"):
+      shown += [
+        (f"{kind}@{k}", f"{kind}@{k}")
+        for k in _sizes(kind, figures)[-1:]
+        if k > 1
+      ]
+    shown.append(("truncated", "truncated_fraction"))
+    rows += [
+      _compare(f"{title} {label}", results, "sets", name, key)
+      for label, key in shown
+    ]
+  return [row for row in rows if row.before or row.after]
+
+
+def _sizes(kind: str, names: Iterable[str]) -> list[int]:
+  """The k of all names like pass@k."""
+  found = (re.fullmatch(rf"{kind}@(\d+)", name) for name in names)
+  return sorted(int(match[1]) for match in found if match)
+
+
+def sampling_note(results: Mapping) -> str:
+  """How completions of held-out questions were sampled; "" where unknown."""
+  told = results.get("evaluation")
+  if not isinstance(told, Mapping):
+    return ""
+  parts = [f"{name.replace('_', ' ')} {value}" for name, value in told.items()]
+  return "Sampling: " + ", ".join(parts) + "."
 
 
 def difficulty_rows(results: Mapping) -> list[Comparison]:
@@ -127,8 +184,10 @@ def difference(results: Mapping, *keys: str, digits: int = 3) -> str:
     value = after - before
   if value is None:
     return ""
-  low, high = (number(results, "difference", end) for end in ("low", "high"))
-  known = keys == ("pass@1",) and low is not None and high is not None
+  low, high = (
+    number(results, "difference", *keys[:-1], end) for end in ("low", "high")
+  )
+  known = keys[-1] == "pass@1" and low is not None and high is not None
   ends = f" [{low:+.2f}, {high:+.2f}]" if known else ""
   return f"{value:+.{digits}f}{ends}"
 

@@ -17,17 +17,21 @@ def results_table(results: Mapping) -> str:
     "" when there is nothing to show.
   """
   overall = outcome.overall_rows(results)
-  by_difficulty = outcome.difficulty_rows(results)
+  parts = {
+    "evaluation set (questions)": outcome.set_rows(results),
+    "pass@1 per difficulty (questions)": outcome.difficulty_rows(results),
+  }
   if not overall:
     return ""
   rows = [outcome.Comparison("", "before", "after", "difference"), *overall]
-  if by_difficulty:
-    heading = "pass@1 per difficulty (questions)"
-    rows += [row._replace(name=f"  {row.name}") for row in by_difficulty]
-  lines = text_table(rows).split("\n")
-  if by_difficulty:
-    lines.insert(1 + len(overall), heading)
-  return "\n".join(lines)
+  for part in parts.values():
+    rows += [row._replace(name=f"  {row.name}") for row in part]
+  lines = iter(text_table(rows).split("\n"))
+  shown = [next(lines) for _ in range(1 + len(overall))]
+  for heading, part in parts.items():
+    if part:
+      shown += [heading, *(next(lines) for _ in part)]
+  return "\n".join(shown)
 
 
 def text_table(rows: Sequence[Sequence[str]]) -> str:

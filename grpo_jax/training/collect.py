@@ -6,13 +6,14 @@ the batch is full. Surplus groups are carried to the next step.
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
 import numpy as np
 
 from grpo_jax.algorithms.recipes import Recipe
+from grpo_jax.training.curriculum import Prompts, choose, updated
 from grpo_jax.training.rollouts import Sampled
 from grpo_jax.types import Rollouts
 
@@ -44,11 +45,13 @@ class StreamState(NamedTuple):
     next_prompt: index of the next problem to draw.
     keep_rate: running share of groups that the recipe keeps.
     pending: kept groups that no step has used yet, the oldest first.
+    solve_rates: running solve rate of each problem that was tried, by index.
   """
 
   next_prompt: int
   keep_rate: float
   pending: Rollouts | None
+  solve_rates: dict[int, float]
 
 
 class Collected(NamedTuple):
@@ -60,6 +63,8 @@ class Collected(NamedTuple):
     sampled: everything that was sampled for it, kept or not.
     keep_rate: share of the sampled groups that the recipe kept; None if none
       was sampled.
+    passed_over: share of the stream's problems that were not drawn; None if
+      none was sampled.
     logp_difference: |trainer - sampler| of the scored tokens, in nats.
     score_s: seconds of scoring.
   """
@@ -68,6 +73,7 @@ class Collected(NamedTuple):
   groups: int
   sampled: list[Sampled]
   keep_rate: float | None
+  passed_over: float | None
   logp_difference: np.ndarray
   score_s: float
 
@@ -76,8 +82,9 @@ def collect(
   stream: StreamState,
   options: CollectOptions,
   *,
+  prompts: Prompts,
   recipe: Recipe,
-  draw: Callable[[range], Sampled],
+  draw: Callable[[Sequence[int]], Sampled],
   score: Callable[[Rollouts], tuple[Rollouts, float]],
 ) -> tuple[Collected, StreamState]:
   """Fills a batch, from pending groups first.
@@ -85,8 +92,9 @@ def collect(
   Args:
     stream: where the last step left it.
     options: the batch's size.
+    prompts: the stream itself.
     recipe: says which groups to keep.
-    draw: samples the problems of a range of stream indices.
+    draw: samples the problems at some positions of the stream.
     score: fills in what the present parameters say of groups, and tells the
       seconds it took.
 
@@ -94,7 +102,7 @@ def collect(
     The batch and the stream after it.
   """
   wanted = options.prompts_per_step
-  next_prompt, keep_rate, kept = stream
+  next_prompt, keep_rate, kept, rates = stream
   sampled, keeps, differences, score_s = [], [], [], 0.0
   keep_groups = jax.jit(recipe.keep_groups)  # compiled once per recipe
   for _ in range(options.max_rounds):
@@ -102,8 +110,10 @@ def collect(
     if missing <= 0:
       break
     count = _round_up(math.ceil(missing / keep_rate), wanted)
-    drawn = draw(range(next_prompt, next_prompt + count))
-    next_prompt += count
+    positions = choose(prompts, rates, start=next_prompt, count=count)
+    next_prompt = positions[-1] + 1
+    drawn = draw(positions)
+    rates = updated(prompts, rates, positions, drawn.rollouts.accuracy)
     sampled.append(drawn)
     keep = np.asarray(keep_groups(drawn.rollouts))
     keeps.append(keep)
@@ -118,15 +128,17 @@ def collect(
       differences.append(difference[groups.loss_mask])
       kept = join(kept, groups)
   rollouts, pending = _split(kept, wanted)
+  drawn, passed = sum(map(len, keeps)), next_prompt - stream.next_prompt
   collected = Collected(
     rollouts=None if rollouts is None else _fill(rollouts, wanted),
     groups=group_count(rollouts),
     sampled=sampled,
     keep_rate=float(np.concatenate(keeps).mean()) if keeps else None,
+    passed_over=1 - drawn / passed if keeps else None,
     logp_difference=np.concatenate([*differences, np.zeros(0)]),
     score_s=score_s,
   )
-  return collected, StreamState(next_prompt, float(keep_rate), pending)
+  return collected, StreamState(next_prompt, float(keep_rate), pending, rates)
 
 
 def group_count(rollouts: Rollouts | None) -> int:

@@ -170,7 +170,9 @@ def _before(setup: Setup, state: TrainState, outputs: Outputs) -> HostState:
   """The evaluation before training, and the first checkpoint."""
   before, seconds = _evaluate(setup, state)
   host = HostState(
-    stream=StreamState(next_prompt=0, keep_rate=1.0, pending=None),
+    stream=StreamState(
+      next_prompt=0, keep_rate=1.0, pending=None, solve_rates={}
+    ),
     before={
       "summary": evaluation_summary(before),
       "accuracy": before.accuracy.tolist(),

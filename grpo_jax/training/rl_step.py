@@ -1,6 +1,7 @@
 """One step of reinforcement: collect a rollout batch, update, measure."""
 
 import logging
+import statistics
 import time
 from collections.abc import Callable
 
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from grpo_jax.data.prompts import host_slice
 from grpo_jax.training.batches import make_minibatches
 from grpo_jax.training.collect import collect
 from grpo_jax.training.metrics import mean_totals, rollout_metrics
@@ -59,18 +61,27 @@ def make_step(setup: Setup) -> Callable:
     key = jax.random.fold_in(root, step)
     policy = policy_params(setup, state.params)
 
-    def draw(indices):
-      examples = [setup.stream[i] for i in indices]
-      return setup.rollout(policy, examples, list(indices), key, step)
+    def draw(positions):
+      read = host_slice(
+        positions, host=jax.process_index(), hosts=jax.process_count()
+      )
+      examples = [setup.task.train[setup.prompts.order[i]] for i in read]
+      return setup.rollout(policy, examples, read, key, step)
 
     collected, stream = collect(
       host.stream,
       setup.collect_options,
+      prompts=setup.prompts,
       recipe=setup.recipe,
       draw=draw,
       score=lambda groups: scorer(policy, state.critic, groups),
     )
     metrics = rollout_metrics(collected, step)
+    if collected.passed_over is not None:
+      # Rounded once: a restored table may be in another order.
+      solve_rate = statistics.fmean(stream.solve_rates.values())
+      metrics["curriculum/solve_rate"] = solve_rate
+      metrics["curriculum/passed_over"] = collected.passed_over
     # The schedule counts the updates that were made, and a policy that waits
     # for its critic has made fewer.
     counts = optax.tree_utils.tree_get_all_with_path(state.opt_state, "count")

@@ -1,7 +1,7 @@
 """Completions of problems, sampled, verified and ready for a recipe."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import NamedTuple
 
 import jax
@@ -31,6 +31,13 @@ class Task(NamedTuple):
     label: the group that results of a problem are reported under.
     judge_steps: (example, completion) -> (end, reward) of each step, as in
       `training.process`; None without process rewards.
+    answer_key: (example, completion) -> what the completion states, equal for
+      completions that vote alike, or None if it states nothing; it knows
+      nothing of the reference. None without majority votes.
+    set_of: the published set that a problem is of, to train on or held out;
+      None if they are not told apart.
+    mixture: weights of the sets to train on; None draws from all problems
+      alike.
   """
 
   train: Sequence[Example]
@@ -41,6 +48,9 @@ class Task(NamedTuple):
   reward_fn: RewardFn
   label: Callable[[Example], str]
   judge_steps: StepJudge | None = None
+  answer_key: Callable[[Example, str], Hashable | None] | None = None
+  set_of: Callable[[Example], str] | None = None
+  mixture: Mapping[str, float] | None = None
 
 
 class Sampled(NamedTuple):

@@ -13,6 +13,7 @@ from grpo_jax.models.config import ModelConfig
 from grpo_jax.models.lora import LoraOptions, merge
 from grpo_jax.training.checkpoints import rollouts_from_json, rollouts_to_json
 from grpo_jax.training.collect import CollectOptions, StreamState
+from grpo_jax.training.curriculum import Prompts
 from grpo_jax.training.rollouts import Sampled, Task
 
 
@@ -69,7 +70,7 @@ class Setup(NamedTuple):
 
   Attributes:
     task: problems and rewards.
-    stream: `stream[i]` is the i-th problem drawn.
+    prompts: the order in which problems of the task are drawn.
     recipe: the algorithm.
     config: of the model.
     params: to start from; also the reference policy, and the base that
@@ -86,7 +87,7 @@ class Setup(NamedTuple):
   """
 
   task: Task
-  stream: Any
+  prompts: Prompts
   recipe: Recipe
   config: ModelConfig
   params: dict
@@ -115,7 +116,8 @@ class HostState(NamedTuple):
   """What a run remembers outside the device, as JSON in its checkpoints.
 
   Attributes:
-    stream: position among the prompts, and groups not used yet.
+    stream: position among the prompts, what is known of them, and groups not
+      used yet.
     before: per-question accuracy and summary of the first evaluation.
     seconds: spent so far, by phase.
     tokens: completion tokens sampled so far.
@@ -138,6 +140,9 @@ class HostState(NamedTuple):
     """The inverse of `to_json`."""
     stream = dict(data["stream"])
     stream["pending"] = rollouts_from_json(stream["pending"])
+    stream["solve_rates"] = {
+      int(problem): rate for problem, rate in stream["solve_rates"].items()
+    }
     return cls(**{**data, "stream": StreamState(**stream)})
 
   def spent(self, **seconds: float) -> "HostState":

@@ -309,7 +309,7 @@ def two_splits(publisher):
   def load(**changed):
     settings = dict(train_size=None, test_size=None, seed=0)
     splits = publisher.load_math(
-      train="gsm8k", test="gsm8k", **(settings | changed)
+      train=["gsm8k"], test=["gsm8k"], **(settings | changed)
     )
     return tuple([int(e.answer) for e in split] for split in splits)
 
@@ -336,13 +336,53 @@ def test_smaller_draws_are_parts_of_larger_ones(two_splits):
   assert two_splits(train_size=8, test_size=4) == drawn[8, 0]
 
 
-def test_sizes_beyond_the_set_are_refused(two_splits):
-  with pytest.raises(ValueError, match=r"26 problems .* to train on 1 to 25"):
-    two_splits(train_size=26)
-  with pytest.raises(ValueError, match=r"0 problems .* holds out 1 to 10"):
-    two_splits(test_size=0)
+def test_smaller_sets_are_taken_whole(two_splits):
+  assert two_splits(train_size=26, test_size=11) == two_splits()
+
+
+def test_sizes_are_positive(two_splits):
+  for changed in ({"train_size": 0}, {"test_size": 0}, {"test_size": -1}):
+    with pytest.raises(ValueError, match="at least 1"):
+      two_splits(**changed)
   with pytest.raises(ValueError, match="seed"):
     two_splits(seed=-1)
+
+
+def test_sets_are_kept_apart_from_one_another(publisher):
+  """By question, whatever its case and white space."""
+  publisher.publish("gsm8k", "train", [_gsm8k(f"g{i}?", i) for i in range(4)])
+  publisher.publish("gsm8k", "test", [_gsm8k("G  1?", 1)])
+  publisher.publish(
+    "math_train",
+    "train",
+    [{"problem": f"{p}?", "answer": "1"} for p in ("m0", "G2", "M1", "a 25")],
+  )
+  publisher.publish("aime25", "test", [{"problem": "A\t25?", "answer": 5}])
+  publisher.publish("math500", "test", [{"problem": "m1?", "answer": "1"}])
+  train, test = publisher.load_math(
+    train=["gsm8k", "math_train"],
+    test=["gsm8k", "aime25", "math500"],
+    train_size=None,
+    test_size=None,
+    seed=0,
+  )
+  assert [(e.info["set"], e.question) for e in train] == [
+    ("gsm8k", "g0?"),
+    ("gsm8k", "g2?"),
+    ("gsm8k", "g3?"),
+    ("math_train", "m0?"),  # G2? is gsm8k's, M1? and a 25? are held out
+  ]
+  assert [e.info["set"] for e in test] == ["gsm8k", "aime25", "math500"]
+  check_disjoint(train, test)
+  train, test = publisher.load_math(
+    train=["gsm8k", "math_train"],
+    test=["gsm8k"],
+    train_size=2,
+    test_size=1,
+    seed=0,
+  )
+  names = [e.info["set"] for e in train]
+  assert names == ["gsm8k", "gsm8k", "math_train", "math_train"]
 
 
 def test_the_table_of_the_docstring_is_the_sources():
@@ -381,8 +421,8 @@ def test_gsm8k_as_published(originals, tmp_path):
   if not (originals / "gsm8k").is_dir():
     pytest.skip(f"{originals} has no gsm8k")
   train, test = load_math(
-    train="gsm8k",
-    test="gsm8k",
+    train=["gsm8k"],
+    test=["gsm8k"],
     train_size=None,
     test_size=None,
     seed=0,

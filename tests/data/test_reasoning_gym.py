@@ -3,7 +3,7 @@
 import pytest
 
 from grpo_jax.data import reasoning_gym
-from grpo_jax.data.prompts import check_disjoint, prompt_stream
+from grpo_jax.data.prompts import check_disjoint
 from grpo_jax.data.reasoning_gym import load_reasoning_gym, score_answer
 
 
@@ -59,20 +59,3 @@ def test_answers_are_scored_by_the_library(splits):
   assert score_answer(example, example.answer) == 1.0
   assert score_answer(example, str(int(example.answer) + 1)) == 0.0
   assert score_answer(example, "no number") == 0.0
-
-
-def test_the_stream_takes_every_problem_once_an_epoch():
-  stream = prompt_stream(range(7), seed=3)
-  epochs = [[stream[i] for i in range(e * 7, e * 7 + 7)] for e in range(3)]
-  assert all(sorted(epoch) == list(range(7)) for epoch in epochs)
-  assert len({tuple(epoch) for epoch in epochs}) == 3
-  drawn = [i for epoch in epochs for i in epoch]
-  again = prompt_stream(range(7), seed=3)
-  assert [again[i] for i in range(21)] == drawn
-  other = prompt_stream(range(7), seed=4)
-  assert [other[i] for i in range(21)] != drawn
-
-
-def test_an_empty_stream_is_refused():
-  with pytest.raises(ValueError, match="no training problems"):
-    prompt_stream([], seed=0)

@@ -33,7 +33,7 @@ TINY = (
   "--config.sampling.prompts_per_step=4",
   "--config.sampling.group_size=4",
   "--config.sampling.max_completion_tokens=24",
-  "--config.evaluation.samples_per_problem=2",
+  "--config.evaluation.args=samples=2",
   "--config.task.train_size=64",
   "--config.task.test_size=8",
 )

@@ -136,7 +136,7 @@ def test_groups_survive_json_bit_by_bit(random_rollouts):
   rollouts = random_rollouts()
   rollouts.old_logp[0, 0, 0] = np.nextafter(np.float32(0.1), np.float32(1))
   host = HostState(
-    stream=StreamState(7, 0.3, rollouts),
+    stream=StreamState(7, 0.3, rollouts, {11: 0.1 + 0.2, 2: 1.0}),
     before={"accuracy": [0.1, 0.25], "summary": {}},
     seconds={"sample": 1.5},
     tokens=12,
@@ -148,4 +148,5 @@ def test_groups_survive_json_bit_by_bit(random_rollouts):
   ]
   assert again._replace(stream=None) == host._replace(stream=None)
   assert again.stream[:2] == (7, 0.3)
+  assert again.stream.solve_rates == {11: 0.1 + 0.2, 2: 1.0}
   assert rollouts_from_json(rollouts_to_json(None)) is None

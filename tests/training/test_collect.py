@@ -12,9 +12,11 @@ from grpo_jax.training.collect import (
   collect,
   group_count,
 )
+from grpo_jax.training.curriculum import EVERYTHING, Prompts
 from grpo_jax.training.rollouts import Sampled
 
 DAPO, GRPO = (r(length_budget=6) for r in (recipes.dapo, recipes.grpo))
+PROMPTS = Prompts(order=range(1000), curriculum=EVERYTHING, seed=0)
 OPTIONS = CollectOptions(prompts_per_step=4, max_rounds=3)
 MIXED, RIGHT, WRONG = [1, 0, 0, 1], [1, 1, 1, 1], [0, 0, 0, 0]
 
@@ -38,9 +40,14 @@ class Source:
     return groups.replace(old_logp=groups.behaviour_logp - 0.25), 0.0
 
   def collect(self, state=None, recipe=DAPO):
-    state = state or StreamState(0, 1.0, None)
+    state = state or StreamState(0, 1.0, None, {})
     return collect(
-      state, OPTIONS, recipe=recipe, draw=self.draw, score=self.score
+      state,
+      OPTIONS,
+      prompts=PROMPTS,
+      recipe=recipe,
+      draw=self.draw,
+      score=self.score,
     )
 
 
@@ -79,7 +86,7 @@ def test_surplus_groups_are_the_next_steps_first(random_rollouts):
 
 def test_a_full_reserve_needs_no_sampling(random_rollouts):
   source = Source(random_rollouts, [MIXED])
-  state = StreamState(50, 0.5, source.draw(range(6)).rollouts)
+  state = StreamState(50, 0.5, source.draw(range(6)).rollouts, {})
   source.drawn.clear()
   collected, state = source.collect(state)
   assert source.drawn == [] and collected.sampled == []
@@ -106,7 +113,7 @@ def test_no_signal_is_no_batch(random_rollouts):
 
 def test_rounds_grow_as_the_keep_rate_falls(random_rollouts):
   source = Source(random_rollouts, [MIXED, WRONG, WRONG, WRONG])
-  state, sizes = StreamState(0, 1.0, None), []
+  state, sizes = StreamState(0, 1.0, None, {}), []
   for _ in range(8):
     collected, state = source.collect(state)
     sizes.append(len(collected.sampled[0].rollouts.lengths))

@@ -9,7 +9,7 @@ import pytest
 
 from grpo_jax.data.tokenizer import CharTokenizer
 from grpo_jax.errors import UserError
-from grpo_jax.reporting.estimators import mean_interval
+from grpo_jax.reporting.estimators import maj_at_k, mean_interval
 from grpo_jax.sampling.decode import SamplingOptions
 from grpo_jax.training.collect import Collected
 from grpo_jax.training.evaluate import (
@@ -96,6 +96,7 @@ def test_metrics_of_a_step(sampled):
     groups=6,
     sampled=[sampled],
     keep_rate=0.25,
+    passed_over=0.0,
     logp_difference=np.array([0.0, 0.25]),
     score_s=0.0,
   )
@@ -145,11 +146,44 @@ def test_evaluation_figures(task, params, rollout):
   assert metrics["eval/pass@1"] == pytest.approx(right.mean())
   low = max(mean_interval(right.mean(1)).low, 0)
   assert metrics["eval/pass@1_low"] == pytest.approx(low)
-  assert set(evaluation.pass_at) == {1, 2}  # 4 is more than 3 samples
+  assert set(evaluation.overall.pass_at) == {1, 2}  # 4 is more than 3 samples
   assert metrics["eval/pass@1/first=0"] == pytest.approx(right[::2].mean())
   summary = evaluation_summary(evaluation)
   assert summary["by_difficulty"]["first=1"]["questions"] == 3
   assert summary["pass@1"] == metrics["eval/pass@1"]
+
+
+def test_votes_and_sets_are_reported_apart(task, params, rollout):
+  """Answers are grouped by their first character, without the reference."""
+  apart = task._replace(
+    answer_key=lambda example, completion: completion[:1] or None,
+    set_of=lambda example: f"set{example.info['first'] % 2}",
+  )
+  evaluation = evaluate(params, apart, rollout, seed=5)
+  right = evaluation.sampled.rollouts.accuracy
+  assert list(evaluation.by_set) == ["set0", "set1"]
+  figures = evaluation.by_set["set1"]
+  assert figures.questions.tolist() == [1, 3, 5] and figures.samples == 3
+  assert figures.pass_at[1] == pytest.approx(
+    tuple(np.clip(mean_interval(right[1::2].mean(1)), 0, 1))
+  )
+  votes = [
+    maj_at_k([text[:1] or None for text in texts], row, [1, 2])
+    for texts, row in zip(evaluation.sampled.texts, right, strict=True)
+  ]
+  overall = evaluation.overall
+  assert overall.maj_at[2].mean == pytest.approx(np.mean(votes, axis=0)[1])
+  stopped = evaluation.sampled.rollouts.stop_reason[1::2]
+  assert figures.truncated_fraction == (stopped == LENGTH).mean()
+  metrics = evaluation_metrics(evaluation)
+  assert metrics["eval_set1/maj@2"] == pytest.approx(
+    np.mean(votes[1::2], axis=0)[1]
+  )
+  summary = evaluation_summary(evaluation)["sets"]["set1"]
+  assert summary["questions"] == 3 and summary["samples"] == 3
+  assert summary["maj@2_low"] <= summary["maj@2"] <= summary["maj@2_high"]
+  without = evaluate(params, task, rollout, seed=5)
+  assert without.by_set == {} and without.overall.maj_at == {}
 
 
 WARM = WarmStartOptions(
