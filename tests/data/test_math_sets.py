@@ -1,8 +1,6 @@
 """Published sets are read as their publishers write them, or refused."""
 
-import dataclasses
 import functools
-import hashlib
 import http.server
 import json
 import os
@@ -10,8 +8,6 @@ import re
 import threading
 from pathlib import Path
 
-import pyarrow
-import pyarrow.parquet
 import pytest
 
 from grpo_jax.data import math_sources
@@ -19,10 +15,7 @@ from grpo_jax.data.example import Example
 from grpo_jax.data.math_sets import load_math, load_math_split
 from grpo_jax.data.math_sources import SOURCES
 from grpo_jax.data.prompts import check_disjoint
-
-
-def _gsm8k(question, answer):
-  return {"question": question, "answer": f"Count #### them.\n#### {answer}"}
+from tests.published import Publisher, encoded, gsm8k_row
 
 
 def _dapo(question, answer, index="a"):
@@ -48,7 +41,7 @@ _MATH = {
 # What each publisher's format holds, and the example that it becomes.
 ROWS = {
   ("gsm8k", "train"): (
-    _gsm8k("Ann has 1,200 jars and buys 3. How many? ", "1,203"),
+    gsm8k_row("Ann has 1,200 jars and buys 3. How many? ", "1,203"),
     Example(
       "Ann has 1,200 jars and buys 3. How many?",
       "1203",
@@ -56,7 +49,7 @@ ROWS = {
     ),
   ),
   ("gsm8k", "test"): (
-    _gsm8k("Bo has 2 coins and owes 5. What is left?", "-3"),
+    gsm8k_row("Bo has 2 coins and owes 5. What is left?", "-3"),
     Example(
       "Bo has 2 coins and owes 5. What is left?",
       "-3",
@@ -88,49 +81,6 @@ ROWS = {
     Example("Find $m$.\n\nGive $m + 1$.", "-40", {"index": "a"}),
   ),
 }
-
-
-def _encoded(rows, suffix):
-  if suffix == ".jsonl":
-    return "".join(json.dumps(row) + "\n" for row in rows).encode()
-  sink = pyarrow.BufferOutputStream()
-  pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), sink)
-  return sink.getvalue().to_pybytes()
-
-
-class Publisher:
-  """Puts rows of ours in the place of the published files."""
-
-  def __init__(self, folder, monkeypatch):
-    self.manual_dir = folder / "manual"
-    self._data_dir, self._monkeypatch = folder / "prepared", monkeypatch
-
-  def path(self, name, split):
-    suffix = SOURCES[name].files[split].suffix
-    return self.manual_dir / name / f"{split}{suffix}"
-
-  def publish(self, name, split, rows, url=None):
-    path, old = self.path(name, split), SOURCES[name]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(_encoded(rows, path.suffix))
-    file = dataclasses.replace(
-      old.files[split],
-      url=url or old.files[split].url,
-      sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
-      rows=len(rows),
-    )
-    files = {split: file} if url else {**old.files, split: file}
-    source = dataclasses.replace(old, files=files)
-    self._monkeypatch.setitem(SOURCES, name, source)
-
-  def load(self, name, split, **changed):
-    settings = dict(data_dir=str(self._data_dir), manual_dir=self.manual_dir)
-    return load_math_split(name, split, **(settings | changed))
-
-  def load_math(self, **settings):
-    return load_math(
-      data_dir=str(self._data_dir), manual_dir=self.manual_dir, **settings
-    )
 
 
 @pytest.fixture
@@ -252,7 +202,7 @@ def test_a_wrong_number_of_rows_is_refused(publisher, rows):
   some = [{"problem": f"{i}?", "answer": "1"} for i in range(3)]
   publisher.publish("aime25", "test", some[:2])
   path = publisher.path("aime25", "test")
-  path.write_bytes(_encoded(some[:rows], ".jsonl"))
+  path.write_bytes(encoded(some[:rows], ".jsonl"))
   with pytest.raises(ValueError, match=f"has {rows} rows and should have 2"):
     publisher.load("aime25", "test", verify_checksums=False)
 
@@ -280,7 +230,7 @@ def test_a_damaged_line_is_told_by_its_number(
       publisher.publish(name, other, [row])
   publisher.publish(name, split, [row, row])
   path = publisher.path(name, split)
-  path.write_bytes(_encoded([row], ".jsonl") + damaged)
+  path.write_bytes(encoded([row], ".jsonl") + damaged)
   with pytest.raises(ValueError, match="Row 2 of .*" + re.escape(told)):
     publisher.load(name, split, verify_checksums=False)
 
@@ -302,7 +252,7 @@ def test_unknown_sets_and_splits_are_told(publisher):
 @pytest.fixture
 def two_splits(publisher):
   """Train: 0 to 29; held out: 25 to 34."""
-  rows = [_gsm8k(f"{i}?", i) for i in range(35)]
+  rows = [gsm8k_row(f"{i}?", i) for i in range(35)]
   publisher.publish("gsm8k", "train", rows[:30])
   publisher.publish("gsm8k", "test", rows[25:])
 
@@ -350,12 +300,14 @@ def test_sizes_are_positive(two_splits):
 
 def test_sets_are_kept_apart_from_one_another(publisher):
   """By question, whatever its case and white space."""
-  publisher.publish("gsm8k", "train", [_gsm8k(f"g{i}?", i) for i in range(4)])
-  publisher.publish("gsm8k", "test", [_gsm8k("G  1?", 1)])
+  publisher.publish(
+    "gsm8k", "train", [gsm8k_row(f"g {i}?", i) for i in range(4)]
+  )
+  publisher.publish("gsm8k", "test", [gsm8k_row("G  1?", 1)])
   publisher.publish(
     "math_train",
     "train",
-    [{"problem": f"{p}?", "answer": "1"} for p in ("m0", "G2", "M1", "a 25")],
+    [{"problem": f"{p}?", "answer": "1"} for p in ("m0", "G 2", "M1", "a 25")],
   )
   publisher.publish("aime25", "test", [{"problem": "A\t25?", "answer": 5}])
   publisher.publish("math500", "test", [{"problem": "m1?", "answer": "1"}])
@@ -367,10 +319,10 @@ def test_sets_are_kept_apart_from_one_another(publisher):
     seed=0,
   )
   assert [(e.info["set"], e.question) for e in train] == [
-    ("gsm8k", "g0?"),
-    ("gsm8k", "g2?"),
-    ("gsm8k", "g3?"),
-    ("math_train", "m0?"),  # G2? is gsm8k's, M1? and a 25? are held out
+    ("gsm8k", "g 0?"),
+    ("gsm8k", "g 2?"),
+    ("gsm8k", "g 3?"),
+    ("math_train", "m0?"),  # G 2? is gsm8k's, M1? and a 25? are held out
   ]
   assert [e.info["set"] for e in test] == ["gsm8k", "aime25", "math500"]
   check_disjoint(train, test)

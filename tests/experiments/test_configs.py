@@ -22,7 +22,7 @@ def cache_dir(tmp_path_factory):
 
 
 def test_base_has_about_45_knobs():
-  assert len(keys.leaves(base.get_config())) <= 47
+  assert len(keys.leaves(base.get_config())) <= 48
 
 
 @pytest.mark.parametrize("name", CONFIGS)

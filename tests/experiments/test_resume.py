@@ -26,6 +26,8 @@ SETTINGS = (
   "--config.reward.format=0.05",
   "--config.optimizer.learning_rate=3e-3",
   "--config.sampling.max_rounds=4",
+  "--config.task.train_size=12",  # seen again within the run
+  "--config.sampling.curriculum=low=0.3, high=0.7, skip=0.5",
   "--config.run.steps=6",
   "--config.run.checkpoint_every_steps=2",
 )
@@ -89,6 +91,15 @@ def test_a_run_writes_all_it_promises(reference):
   assert results["difference"]["pass@1"] == pytest.approx(
     results["after"]["pass@1"] - results["before"]["pass@1"]
   )
+  assert results["evaluation"] == {
+    "name": "plain",
+    "samples": 2,
+    "temperature": 1.0,
+    "top_p": 1.0,
+    "top_k": 0,
+    "max_completion_tokens": 24,
+  }
+  assert results["training_problems"] == {"drawn_from": 12, "too_long": 0}
   assert "<html" in (reference / "report/index.html").read_text()
 
 
@@ -102,6 +113,7 @@ def test_the_reference_run_has_something_to_lose(reference):
   assert all(row["groups/trained"] == 4 for row in rows)
   assert any(row["groups/max_age_steps"] > 0 for row in rows)
   assert any(row["groups/all_wrong"] > 0 for row in rows)
+  assert any(row["curriculum/passed_over"] > 0 for row in rows[3:])
 
 
 def _wait_for(process, condition, timeout_s=120):

@@ -4,7 +4,13 @@ import json
 
 import pytest
 
-from grpo_jax.reporting.results import difficulties, load_results, number
+from grpo_jax.reporting.results import (
+  difficulties,
+  load_results,
+  number,
+  sampling_note,
+  set_rows,
+)
 from grpo_jax.reporting.tables import results_table
 
 RESULTS = {
@@ -41,6 +47,47 @@ def test_table():
   ]
 
 
+def _figures(right):
+  return {
+    "questions": 30,
+    "samples": 32,
+    "pass@1": right,
+    "pass@1_low": right - 0.1,
+    "pass@1_high": right + 0.1,
+    "pass@4": 0.5,
+    "pass@32": 0.7,
+    "maj@1": right,
+    "maj@32": 0.45,
+    "truncated_fraction": 0.25,
+  }
+
+
+def test_evaluation_sets_have_rows_of_their_own():
+  sides = {
+    side: {"pass@1": 0.3, "maj@4": 0.4, "sets": {"aime24": _figures(right)}}
+    for side, right in (("before", 0.2), ("after", 0.4))
+  }
+  gains = {"aime24": {"pass@1": 0.2, "low": 0.1, "high": 0.3}}
+  results = sides | {"difference": {"sets": gains}}
+  assert "evaluation set" not in results_table(results)  # it tells nothing new
+  results["after"]["sets"]["math500"] = {"pass@1": 0.5}
+  assert [tuple(row) for row in set_rows(results)] == [
+    (
+      "aime24 (30) avg@32",
+      "0.200 [0.10, 0.30]",
+      "0.400 [0.30, 0.50]",
+      "+0.200 [+0.10, +0.30]",
+    ),
+    ("aime24 (30) pass@32", "0.700", "0.700", "+0.000"),
+    ("aime24 (30) maj@32", "0.450", "0.450", "+0.000"),
+    ("aime24 (30) truncated", "0.250", "0.250", "+0.000"),
+    ("math500 pass@1", "", "0.500", ""),
+  ]
+  lines = results_table(results).splitlines()
+  assert lines[3] == "evaluation set (questions)" and len(lines) == 9
+  assert lines[2].split() == ["maj@4", "0.400", "0.400", "+0.000"]
+
+
 @pytest.mark.parametrize(
   "results", [{}, {"before": None}, {"before": {"pass@1": "high"}}]
 )
@@ -55,8 +102,12 @@ def test_an_interrupted_run_compares_its_first_and_last_evaluation(tmp_path):
     {"step": 2, "eval/pass@1": 0.4, "eval/mean_length": 9.0},
     {"step": 3, "reward": 0.5},
   ]
+  rows[2] |= {"eval_aime24/maj@2": 0.25, "eval_aime24/samples": 2}
   results = load_results(tmp_path, rows)
   assert results["steps"] == 3
+  assert results["after"].pop("sets") == {
+    "aime24": {"maj@2": 0.25, "samples": 2}
+  }
   assert results["before"] == {
     "pass@1": 0.3,
     "by_difficulty": {"terms=2": {"pass@1": 0.5}},
@@ -88,3 +139,10 @@ def test_a_number_is_finite_or_none():
     assert number(values, *keys) is None
   for key in ("nan", "text", "flag", "missing"):
     assert number(values, key) is None
+
+
+def test_how_completions_were_sampled_is_told():
+  told = {"name": "r1", "samples": 64, "top_p": 0.95}
+  note = "Sampling: name r1, samples 64, top p 0.95."
+  assert sampling_note({"evaluation": told}) == note
+  assert sampling_note({}) == sampling_note({"evaluation": 1}) == ""
