@@ -62,7 +62,7 @@ def test_wrong_flags(call, tmp_path, arguments, words):
     ("sampling.curriculum=low=0.5, high=0.1, skip=0.5", ["low and high"]),
     ("sampling.curriculum=low=0.1, high=0.9, skip=1.0", ["skip"]),
     ("sampling.curriculum=low=0.1", ["config.sampling.curriculum", "high"]),
-    ("sampling.max_prompt_tokens=2", ["max_prompt_tokens = 2", "No training"]),
+    ("sampling.max_prompt_tokens=2", ["has 4 tokens, more than"]),
     ("data.manual_dir=x", ["data.manual_dir", "takes no files"]),
     ("model.shape=" + _SHAPE.format(3), ["model.heads (3)", "kv_heads (2)"]),
     ("task.test_size=5000", ["different questions"]),
