@@ -148,8 +148,7 @@ def refuse_shared_names(
   if shared:
     raise UserError(
       f"The reward function {function!r} gives {shared}, which another function"
-      " or the task's verifier gives too. Scores need names of their own.",
-      exit_code=1,
+      " or the task's verifier gives too. Scores need names of their own."
     )
 
 
