@@ -88,6 +88,7 @@ SYMBOLIC = [
   (r"\sqrt[3]{2}", "1.259921", "wrong"),
   (r"\sqrt{3+2\sqrt{2}}", r"1+\sqrt{2}", "correct"),
   (r"\sqrt{x^2}", "x", "wrong"),
+  (r"\sqrt{1/n}", r"\frac{1}{\sqrt{n}}", "wrong"),  # i and -i for n = -1
   (r"\cos(x)", r"\cos x", "correct"),
   ("1/2x", r"\frac{3x}{2}", "wrong"),
   (
