@@ -5,11 +5,12 @@ import json
 import pytest
 
 from experiments.configs import base
+from experiments.named import public_functions
 from experiments.rewards import reward_functions
 from grpo_jax.reporting.sinks import read_metrics, read_samples
-from grpo_jax.rewards import functions
+from grpo_jax.rewards import functions, scores
 from tests import toy_task
-from tests.experiments.conftest import QUICKSTART, TINY
+from tests.experiments.conftest import QUICKSTART, ROOT, TINY
 from tests.worker_processes import worker_processes
 
 ONE_STEP = (QUICKSTART, *TINY, "--config.run.steps=1")
@@ -139,3 +140,9 @@ def test_a_verifier_must_give_outcomes(outcomes):
   )
   with pytest.raises(ValueError, match="Outcome for each"):
     _functions(task, correctness=1.0)
+
+
+def test_the_readme_tells_every_function():
+  readme = (ROOT / "README.md").read_text()
+  for name in public_functions(scores):
+    assert f"| `{name}` |" in readme, name
