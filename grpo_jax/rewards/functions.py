@@ -178,13 +178,9 @@ def mix(
 def _filled(score, counted):
   missing = np.isnan(score)
   kept = counted & ~missing
-  some = kept.any(axis=1, keepdims=True)
+  # In float64, so that the mean of equal scores rounds to what they are.
   total = np.where(kept, score, 0).sum(axis=1, keepdims=True, dtype=np.float64)
   mean = total / np.maximum(kept.sum(axis=1, keepdims=True), 1)
-  # Of equal scores the mean is one of them, or rounding would break a tie.
-  low = np.where(kept, score, np.inf).min(axis=1, keepdims=True)
-  high = np.where(kept, score, -np.inf).max(axis=1, keepdims=True)
-  mean = np.where(some, np.clip(mean, low, high), 0.0)
   return np.where(missing, mean, score).astype(np.float32)
 
 
