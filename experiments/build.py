@@ -35,6 +35,7 @@ from experiments.problems import (
   prompt_order,
   without_long_prompts,
 )
+from experiments.rewards import Rewards, reward_functions, reward_weights
 from grpo_jax import host
 from grpo_jax.algorithms import recipes
 from grpo_jax.algorithms.recipes import Recipe, pieces
@@ -43,7 +44,6 @@ from grpo_jax.errors import UserError
 from grpo_jax.models.config import ModelConfig
 from grpo_jax.models.critic import init_critic
 from grpo_jax.models.lora import LoraOptions, init_lora
-from grpo_jax.rewards.functions import mix, score_completions
 from grpo_jax.sampling.decode import SamplingOptions
 from grpo_jax.training.collect import CollectOptions
 from grpo_jax.training.curriculum import Curriculum, Prompts
@@ -121,6 +121,8 @@ def build(config: ConfigDict) -> Parts:
     loop = loop_options(config)
   with _blaming("warm_start"):
     warm = WarmStartOptions(**config.warm_start)
+  with _blaming("reward"):
+    weights = reward_weights(config)
   with _blaming("recipe"):
     recipe = call_named(
       "recipe",
@@ -131,7 +133,7 @@ def build(config: ConfigDict) -> Parts:
       offered={
         "group_size": config.sampling.group_size,
         "reward_weights": tuple(
-          weight for _, weight in sorted(dict(config.reward).items())
+          weight for _, weight in sorted(weights.items())
         ),
       },
     )
@@ -151,8 +153,7 @@ def build(config: ConfigDict) -> Parts:
         f" {config.task.name!r} does not."
       )
   with _blaming("reward"):
-    probed = score_completions(task.reward_fn, task.train[:1], [[""]])
-    mix(probed, dict(config.reward))
+    rewards = Rewards(reward_functions(config, task, weights), weights)
   with _blaming("model"):
     model = model_config(config, task.tokenizer.vocab_size)
     lora = lora_options(config)
@@ -173,6 +174,7 @@ def build(config: ConfigDict) -> Parts:
     rollout = _rollout(
       config,
       task,
+      rewards,
       model,
       sampling,
       config.sampling.group_size,
@@ -188,7 +190,7 @@ def build(config: ConfigDict) -> Parts:
       top_k=convention.top_k,
     )
     evaluation_rollout = _rollout(
-      config, task, model, evaluation, convention.samples
+      config, task, rewards, model, evaluation, convention.samples
     )
   return Parts(
     task=task,
@@ -284,6 +286,7 @@ def prepare(
 def _rollout(
   config: ConfigDict,
   task: Task,
+  rewards: Rewards,
   model: ModelConfig,
   options: SamplingOptions,
   group_size: int,
@@ -295,7 +298,8 @@ def _rollout(
     task,
     model,
     options,
-    reward_weights=dict(config.reward),
+    reward_functions=rewards.functions,
+    reward_weights=rewards.weights,
     prompts_per_call=max(1, rows // group_size),
     group_size=group_size,
     max_prompt_tokens=config.sampling.max_prompt_tokens,

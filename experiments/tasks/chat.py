@@ -5,7 +5,6 @@ solved problems as earlier turns, and the problem. Models that think do so
 before the answer, by their own template.
 """
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,10 +13,12 @@ from grpo_jax.data.math_sets import load_math
 from grpo_jax.data.pretrained_tokenizer import PretrainedTokenizer
 from grpo_jax.data.prompts import check_disjoint
 from grpo_jax.data.reasoning_gym import load_reasoning_gym, score_answer
-from grpo_jax.rewards.equivalence import canonical, compare
+from grpo_jax.rewards.equivalence import canonical
 from grpo_jax.rewards.extraction import extract
 from grpo_jax.rewards.functions import RewardFn
+from grpo_jax.rewards.symbolic import symbolic_pool
 from grpo_jax.rewards.thinking import thinking_prefix
+from grpo_jax.rewards.verify import reference_verifier
 from grpo_jax.training.rollouts import Task
 
 SYSTEM = (
@@ -90,35 +91,44 @@ def reasoning_gym(
   )
 
 
-def math(
+def mathematics(
   *,
   tokenizer: PretrainedTokenizer,
   data_dir: str,
   train_size: int,
   test_size: int,
+  train: str | Mapping[str, float],
+  test: str | Sequence[str],
   manual_dir: str | None = None,
   verify_checksums: bool = True,
-  train: str | Mapping[str, float] = "gsm8k",
-  test: str | Sequence[str] = "gsm8k",
   system: str = MATHS,
   enable_thinking: bool | None = None,
+  verifier_workers: int = 4,
+  verifier_limit_s: float = 5.0,
 ) -> Task:
-  """Published mathematical problems, as `data.math_sources` lists them.
+  r"""Published problems, as `data.math_sources` lists them; none is solved.
+
+  An answer is right if either tier of `rewards.verify` finds it equal to the
+  reference.
 
   Args:
     tokenizer: with a chat template.
     data_dir: folder for prepared data.
     train_size: problems of each set to train on; a smaller set is taken whole.
     test_size: held-out problems of each set, likewise.
+    train: the set to train on, or several with the weights that they are drawn
+      with: {"math_train": 2, "gsm8k": 1}.
+    test: the set that is held out, or several, which are reported apart.
     manual_dir: folder with the publishers' files, such as gsm8k/train.jsonl;
       None downloads them.
     verify_checksums: False also takes files of manual_dir that differ from the
       published ones.
-    train: the set to train on, or several with the weights that they are drawn
-      with: {"math_train": 2, "gsm8k": 1}.
-    test: the set that is held out, or several, which are reported apart.
-    system: the system message.
+    system: the system message. A completion answers in a line, or in
+      \boxed{}.
     enable_thinking: Qwen3's switch; None leaves it to the template.
+    verifier_workers: processes for what the exact tier does not decide; they
+      are started when there is something.
+    verifier_limit_s: wall-clock seconds for one such comparison.
 
   Returns:
     The task; results are reported by set, and by level where there are some.
@@ -126,7 +136,9 @@ def math(
   Raises:
     ValueError: there is no such set, or files are missing, or not the
       published ones.
+    UserError: Math-Verify is not installed.
   """
+  pool = symbolic_pool(workers=verifier_workers, limit_s=verifier_limit_s)
   problems, held_out = load_math(
     train=[train] if isinstance(train, str) else list(train),
     test=[test] if isinstance(test, str) else test,
@@ -144,11 +156,15 @@ def math(
     solved=lambda example: (),
     system=system,
     enable_thinking=enable_thinking,
-    score=_equivalent,
+    score=None,
     label=_level,
   )
-  mixture = None if isinstance(train, str) else dict(train)
-  return task._replace(set_of=_set, mixture=mixture)
+  return task._replace(
+    verify=reference_verifier(pool, prompt=task.prompt),
+    close=pool.close,
+    set_of=_set,
+    mixture=None if isinstance(train, str) else dict(train),
+  )
 
 
 def _set(example: Example) -> str:
@@ -158,15 +174,6 @@ def _set(example: Example) -> str:
 def _level(example: Example) -> str:
   level = example.info.get("level")
   return _set(example) if level is None else f"{_set(example)} level={level}"
-
-
-def _equivalent(example: Example, answer: str) -> float:
-  """1 if the exact tier finds the answer equal to the reference."""
-  gold = _canonical(example.answer)
-  return float(compare(gold, canonical(answer)) is True)
-
-
-_canonical = functools.cache(canonical)  # of references, read once each
 
 
 def _kind(example: Example) -> str:
@@ -186,7 +193,7 @@ def _chat_task(
   solved: Callable[[Example], Sequence[Example]],
   system: str,
   enable_thinking: bool | None,
-  score: Callable[[Example, str], float],
+  score: Callable[[Example, str], float] | None,
   label: Callable[[Example], str],
 ) -> Task:
   def prompt(example):
@@ -212,12 +219,14 @@ def _chat_task(
 
 
 def stated_answer(
-  score: Callable[[Example, str], float], prompt: Callable[[Example], str]
+  score: Callable[[Example, str], float] | None,
+  prompt: Callable[[Example], str],
 ) -> RewardFn:
   """Correctness of the answer that a completion states, and that it does.
 
   Args:
-    score: (example, answer) -> between 0 and 1.
+    score: (example, answer) -> between 0 and 1; None leaves `correctness` to
+      the task's verifier.
     prompt: the task's, which may have begun the thinking.
 
   Returns:
@@ -227,8 +236,11 @@ def stated_answer(
 
   def reward(example, completion):
     found = extract(thinking_prefix(prompt(example)) + completion)
+    scores = {"format": float(bool(found.answer))}
+    if score is None:
+      return scores
     correctness = score(example, found.answer) if found.answer else 0.0
-    return {"correctness": correctness, "format": float(bool(found.answer))}
+    return {"correctness": correctness, **scores}
 
   return reward
 

@@ -67,7 +67,7 @@ def mixed_prompt_stream(
     if not sets[name]:
       raise ValueError(f"There are no problems of {name} to train on.")
   streams = [
-    prompt_stream(sets[name], seed=(seed + place) % 2**32)
+    prompt_stream(sets[name], seed=seed + place)
     for place, name in enumerate(weights)
   ]
   return grain.MapDataset.mix(streams, list(weights.values()))

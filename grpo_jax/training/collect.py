@@ -113,7 +113,13 @@ def collect(
     positions = choose(prompts, rates, start=next_prompt, count=count)
     next_prompt = positions[-1] + 1
     drawn = draw(positions)
-    rates = updated(prompts, rates, positions, drawn.rollouts.accuracy)
+    rates = updated(
+      prompts,
+      rates,
+      positions,
+      drawn.rollouts.accuracy,
+      drawn.rollouts.sample_mask,
+    )
     sampled.append(drawn)
     keep = np.asarray(keep_groups(drawn.rollouts))
     keeps.append(keep)

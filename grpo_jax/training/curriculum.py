@@ -99,6 +99,7 @@ def updated(
   rates: Mapping[int, float],
   positions: Sequence[int],
   accuracy: np.ndarray,
+  sample_mask: np.ndarray,
 ) -> dict[int, float]:
   """Running solve rates after one more visit to some problems.
 
@@ -109,14 +110,19 @@ def updated(
     rates: before.
     positions: that were drawn.
     accuracy: `[positions, G]`, 1 for right completions.
+    sample_mask: `[positions, G]`, completions that could be verified; a group
+      without any changes no rate.
 
   Returns:
     The rates after; by index of the problem.
   """
   rates, decay = dict(rates), prompts.curriculum.decay
-  means = accuracy.mean(axis=1, dtype=np.float64)
-  for position, mean in zip(positions, means.tolist(), strict=True):
-    problem = int(prompts.order[position])
-    before = rates.get(problem, mean)
-    rates[problem] = decay * before + (1 - decay) * mean
+  for position, right, counted in zip(
+    positions, accuracy, sample_mask, strict=True
+  ):
+    if counted.any():
+      problem = int(prompts.order[position])
+      mean = float(right[counted].mean(dtype=np.float64))
+      before = rates.get(problem, mean)
+      rates[problem] = decay * before + (1 - decay) * mean
   return rates

@@ -12,6 +12,7 @@ from grpo_jax.reporting.estimators import (
   mean_interval,
   pass_at_k,
 )
+from grpo_jax.training.metrics import verification_metrics
 from grpo_jax.training.rollouts import Sampled, Task
 from grpo_jax.types import LENGTH
 
@@ -151,9 +152,7 @@ def _share(values: np.ndarray) -> Interval:
 
 def evaluation_metrics(evaluation: Evaluation) -> dict[str, float]:
   """The figures of an evaluation under the names of metrics.jsonl."""
-  metrics = {
-    f"eval/{name}": value for name, value in _named(evaluation.overall).items()
-  }
+  metrics = {f"eval/{k}": v for k, v in _overall(evaluation).items()}
   for label, (accuracy, _) in evaluation.by_label.items():
     metrics[f"eval/pass@1/{label}"] = accuracy
   for name, figures in evaluation.by_set.items():
@@ -163,7 +162,7 @@ def evaluation_metrics(evaluation: Evaluation) -> dict[str, float]:
 
 def evaluation_summary(evaluation: Evaluation) -> dict:
   """The figures of an evaluation as results.json holds them."""
-  return _named(evaluation.overall) | {
+  return _overall(evaluation) | {
     "by_difficulty": {
       label: {"pass@1": accuracy, "questions": questions}
       for label, (accuracy, questions) in evaluation.by_label.items()
@@ -173,6 +172,12 @@ def evaluation_summary(evaluation: Evaluation) -> dict:
       for name, figures in evaluation.by_set.items()
     },
   }
+
+
+def _overall(evaluation: Evaluation) -> dict[str, float]:
+  # Completions that could not be verified are among the wrong ones.
+  verified = verification_metrics([evaluation.sampled.scored])
+  return _named(evaluation.overall) | verified
 
 
 def _named(figures: Figures) -> dict[str, float]:

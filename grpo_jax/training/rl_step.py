@@ -77,7 +77,7 @@ def make_step(setup: Setup) -> Callable:
       score=lambda groups: scorer(policy, state.critic, groups),
     )
     metrics = rollout_metrics(collected, step)
-    if collected.passed_over is not None:
+    if collected.passed_over is not None and stream.solve_rates:
       # Rounded once: a restored table may be in another order.
       solve_rate = statistics.fmean(stream.solve_rates.values())
       metrics["curriculum/solve_rate"] = solve_rate

@@ -67,7 +67,7 @@ def test_a_mixture_is_its_seeds():
     return [stream[i] for i in range(60)]
 
   assert draw(0) == draw(0) != draw(1)
-  assert len(draw(2**32 - 1)) == 60  # the next seed begins again at 0
+  assert len(draw(2**32 - 1)) == 60  # the second set has the seed after it
 
 
 @pytest.mark.parametrize(

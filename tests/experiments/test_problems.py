@@ -35,6 +35,7 @@ def test_greedy_samples_of_a_problem_would_all_be_one():
 @pytest.fixture
 def config(tmp_path, monkeypatch, checkpoint):
   """GSM8K and MATH to train on, AIME and GSM8K held out, from a folder."""
+  pytest.importorskip("math_verify")
   publisher = Publisher(tmp_path, monkeypatch)
   long = "Count the sheep of all the farms of the county, one by one. " * 20
   rows = [gsm8k_row(f"What is {i}?", i) for i in range(8)]
@@ -92,9 +93,9 @@ def test_votes_are_for_answers_however_written(config):
 @pytest.mark.parametrize(
   "args, message",
   [
-    ("train={'gsm8k': 0}", "weight of gsm8k"),
-    ("train='gsm9k'", "no set 'gsm9k'"),
-    ("test=['aime25', 'math_train']", "no split 'test'"),
+    ("train={'gsm8k': 0}, test='gsm8k'", "weight of gsm8k"),
+    ("train='gsm9k', test='gsm8k'", "no set 'gsm9k'"),
+    ("train='gsm8k', test=['aime25', 'math_train']", "no split 'test'"),
   ],
 )
 def test_wrong_sets_are_told(config, args, message):

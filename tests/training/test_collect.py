@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from grpo_jax.algorithms import recipes
+from grpo_jax.rewards.functions import Scored
 from grpo_jax.training.batches import make_minibatches
 from grpo_jax.training.collect import (
   CollectOptions,
@@ -34,7 +35,7 @@ class Source:
     rollouts = self._make(P=len(indices), accuracy=accuracy)
     # The first prompt token tells which problem a group is of.
     rollouts.prompt_tokens[:, 0] = indices
-    return Sampled(rollouts, [], [], {}, 0.0, 0.0)
+    return Sampled(rollouts, [], [], Scored({}, {}, None), 0.0, 0.0)
 
   def score(self, groups):
     return groups.replace(old_logp=groups.behaviour_logp - 0.25), 0.0

@@ -36,7 +36,8 @@ def test_without_a_curriculum_all_are_drawn_in_order():
 
 
 def test_mass_moves_into_the_band():
-  prompts = _prompts(BAND)
+  order = list(range(40)) * 200
+  prompts = Prompts(order=order, curriculum=BAND, seed=0)
   positions = choose(prompts, RATES, start=0, count=4000)
   hard, easy, fitting, new = _counts(positions, prompts)
   # Each kind is a quarter of the stream; of two, a quarter is drawn.
@@ -79,11 +80,14 @@ def test_rates_follow_the_accuracy():
     curriculum=Curriculum(low=0.0, high=1.0, skip=0.0, decay=0.75),
     seed=0,
   )
-  accuracy = np.array([[1, 0], [1, 1], [0, 0]], np.float32)
+  accuracy = np.array([[1, 0, 0], [1, 1, 0], [0, 0, 0]], np.float32)
+  verified = np.array([[1, 1, 0], [1, 1, 0], [1, 1, 1]], bool)
   before = {5: 0.25}
-  rates = updated(prompts, before, [0, 1, 2], accuracy)
+  rates = updated(prompts, before, [0, 1, 2], accuracy, verified)
   assert rates == {5: 0.25, 7: 0.75 * 0.5, 3: 1.0}
   assert before == {5: 0.25}
+  none = np.zeros_like(verified)
+  assert updated(prompts, before, [0, 1, 2], accuracy, none) == before
 
 
 @pytest.mark.parametrize(
