@@ -18,6 +18,7 @@ ALLOWED = {
   "training": {
     "algorithms",
     "data",
+    "host",
     "models",
     "reporting",
     "rewards",

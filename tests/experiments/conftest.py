@@ -111,7 +111,10 @@ def run(start):
 
   def go(*arguments: str) -> tuple[int, str]:
     process = start(*arguments)
-    output, _ = process.communicate(timeout=300)
+    try:
+      output, _ = process.communicate(timeout=900)
+    finally:
+      process.kill()  # a run that takes too long does not outlive its test
     return process.returncode, output
 
   return go
