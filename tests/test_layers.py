@@ -23,6 +23,7 @@ ALLOWED = {
     "rewards",
     "sampling",
   },
+  "test_time": {"data", "models", "rewards", "sampling"},
 }
 
 
