@@ -34,8 +34,8 @@ class Cost:
       ahead.
     verifier_tokens: that a verifying model ran.
     judge_calls: completions that the policy, or a person, was asked to judge.
-    sequential_depth_tokens: forward passes that had to wait for each other:
-      what latency is made of.
+    sequential_depth_tokens: completion tokens of the longest chain in which
+      each had to wait for the one before: what latency is made of.
     policy_flops: of the generating model, attention included.
     verifier_flops: of the verifying model, attention included.
     wall_s: seconds of a batch, shared out over its questions.
@@ -89,9 +89,9 @@ def no_cost(questions: int) -> Cost:
 
 def forward_flops(
   config: ModelConfig,
-  start: Int[np.ndarray, "*B"],
-  stop: Int[np.ndarray, "*B"],
-) -> Float[np.ndarray, "*B"]:
+  start: Int[np.ndarray, "..."],
+  stop: Int[np.ndarray, "..."],
+) -> Float[np.ndarray, "..."]:
   """FLOPs of running the tokens at positions start .. stop - 1 once, cached.
 
       2 n_block per token, and 4 L H C for each token that it sees
@@ -106,7 +106,7 @@ def forward_flops(
   Args:
     config: of the model.
     start: first position, from 0, of each sequence.
-    stop: one past the last, not below `start`.
+    stop: one past the last, not below `start`, to which it is broadcast.
   """
   start, stop = np.asarray(start, np.float64), np.asarray(stop, np.float64)
   seen = sum(
