@@ -29,6 +29,7 @@ from experiments.options import (
   optimizer_options,
   sampling_options,
 )
+from experiments.rewards import Rewards, reward_functions, reward_weights
 from grpo_jax import host
 from grpo_jax.algorithms import recipes
 from grpo_jax.algorithms.recipes import Recipe, pieces
@@ -38,7 +39,6 @@ from grpo_jax.errors import UserError
 from grpo_jax.models.config import ModelConfig
 from grpo_jax.models.critic import init_critic
 from grpo_jax.models.lora import LoraOptions, init_lora
-from grpo_jax.rewards.functions import mix, score_completions
 from grpo_jax.sampling.decode import SamplingOptions
 from grpo_jax.training.collect import CollectOptions
 from grpo_jax.training.rollouts import (
@@ -110,6 +110,8 @@ def build(config: ConfigDict) -> Parts:
     loop = loop_options(config)
   with _blaming("warm_start"):
     warm = WarmStartOptions(**config.warm_start)
+  with _blaming("reward"):
+    weights = reward_weights(config)
   with _blaming("recipe"):
     recipe = call_named(
       "recipe",
@@ -120,7 +122,7 @@ def build(config: ConfigDict) -> Parts:
       offered={
         "group_size": config.sampling.group_size,
         "reward_weights": tuple(
-          weight for _, weight in sorted(dict(config.reward).items())
+          weight for _, weight in sorted(weights.items())
         ),
       },
     )
@@ -140,8 +142,7 @@ def build(config: ConfigDict) -> Parts:
         f" {config.task.name!r} does not."
       )
   with _blaming("reward"):
-    probed = score_completions(task.reward_fn, task.train[:1], [[""]])
-    mix(probed, dict(config.reward))
+    rewards = Rewards(reward_functions(config, task, weights), weights)
   with _blaming("model"):
     model = model_config(config, task.tokenizer.vocab_size)
     lora = lora_options(config)
@@ -159,6 +160,7 @@ def build(config: ConfigDict) -> Parts:
     rollout = _rollout(
       config,
       task,
+      rewards,
       model,
       sampling,
       config.sampling.group_size,
@@ -168,7 +170,7 @@ def build(config: ConfigDict) -> Parts:
     e = config.evaluation
     evaluation = sampling_options(config, task, e.temperature, e.top_p)
     evaluation_rollout = _rollout(
-      config, task, model, evaluation, e.samples_per_problem
+      config, task, rewards, model, evaluation, e.samples_per_problem
     )
   return Parts(
     task=task,
@@ -295,6 +297,7 @@ def _task(config: ConfigDict, tokenizer: Tokenizer | None) -> Task:
 def _rollout(
   config: ConfigDict,
   task: Task,
+  rewards: Rewards,
   model: ModelConfig,
   options: SamplingOptions,
   group_size: int,
@@ -308,7 +311,8 @@ def _rollout(
     task,
     model,
     options,
-    reward_weights=dict(config.reward),
+    reward_functions=rewards.functions,
+    reward_weights=rewards.weights,
     prompts_per_call=max(1, rows // group_size),
     group_size=group_size,
     max_prompt_tokens=config.sampling.max_prompt_tokens,

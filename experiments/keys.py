@@ -10,9 +10,6 @@ from ml_collections import ConfigDict
 from experiments.configs import base
 from grpo_jax.errors import UserError
 
-# Named by the task's reward function, not by the base config.
-_FREE_SECTION = "reward."
-
 
 def leaves(config: ConfigDict) -> dict[str, Any]:
   """Dotted names and values: {"model.width": 64, ...}."""
@@ -30,13 +27,12 @@ def check_keys(config: ConfigDict) -> None:
   known = set(leaves(base.get_config()))
   given = leaves(config)
   for key, value in sorted(given.items()):
-    if key not in known and not key.startswith(_FREE_SECTION):
+    if key not in known:
       raise UserError(unknown_name("config key", key, known))
     if isinstance(value, float) and not math.isfinite(value):
       raise UserError(f"config.{key} must be a finite number, not {value}.")
   for key in sorted(known - given.keys()):
-    if not key.startswith(_FREE_SECTION):
-      raise UserError(f"The config has no {key}; start from base.get_config().")
+    raise UserError(f"The config has no {key}; start from base.get_config().")
 
 
 def unknown_name(what: str, name: str, known: Iterable[str]) -> str:

@@ -4,6 +4,7 @@ import ast
 import importlib
 import inspect
 from collections.abc import Callable
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -42,7 +43,7 @@ def call_named(
   function = _find(what, name, home)
   taken = inspect.signature(function).parameters
   given = given | {k: v for k, v in (offered or {}).items() if k in taken}
-  extra = _parse_args(f"{what}.args", args)
+  extra = parse_args(f"{what}.args", args)
   return _call(what, name, function, extra, given)
 
 
@@ -61,7 +62,7 @@ def call_function(what: str, function: Callable, args: str, given: dict) -> Any:
   Raises:
     UserError: it does not take these arguments.
   """
-  extra = _parse_args(what, args)
+  extra = parse_args(what, args)
   return _call(what, function.__name__, function, extra, given)
 
 
@@ -70,8 +71,9 @@ def apply_pieces(what: str, pieces: str, home: ModuleType, value: Any) -> Any:
 
   Args:
     what: the key of the config, for errors.
-    pieces: calls with keyword arguments that are Python literals, or "".
-    home: module of the functions.
+    pieces: calls with keyword arguments that are Python literals, or ""; your
+      own by module:function(...).
+    home: module of plain names.
     value: first argument of the first one.
 
   Returns:
@@ -80,23 +82,40 @@ def apply_pieces(what: str, pieces: str, home: ModuleType, value: Any) -> Any:
   Raises:
     UserError: as for `call_named`.
   """
-  try:
-    calls = ast.parse(f"[{pieces}]", mode="eval").body.elts
-    for call in calls:
-      if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
-        raise ValueError(f"{ast.unparse(call)!r} is no piece(key=value)")
-    parsed = [(call.func.id, _literals(call)) for call in calls]
-  except _NOT_PYTHON as error:
-    raise UserError(
-      f"config.{what} must read like 'piece(key=value), piece(key=value)', not"
-      f" {pieces[:200]!r} ({error}). Pieces are those of {home.__name__}; your"
-      " own go into a recipe of your own."
-    ) from error
-  for name, extra in parsed:
+  for name, extra in _parse_calls(what, pieces):
     function = _find(what, name, home)
     first = next(iter(inspect.signature(function).parameters))
     value = _call(what, name, function, extra, {first: value})
   return value
+
+
+def bind_named(
+  what: str, calls: str, home: ModuleType, *, offered: dict, leaving: int
+) -> list[tuple[str, Callable]]:
+  """Functions of "f(a=1), my_package.my_file:g(b=2)", with a and b bound.
+
+  Args:
+    what: the key of the config, for errors.
+    calls: with keyword arguments that are Python literals, or "".
+    home: module of plain names.
+    offered: arguments that the program provides to functions that take them.
+    leaving: first arguments that stay open.
+
+  Returns:
+    The functions with their own names.
+
+  Raises:
+    UserError: as for `call_named`.
+  """
+  bound = []
+  for name, extra in _parse_calls(what, calls):
+    function = _find(what, name, home)
+    taken = list(inspect.signature(function).parameters)
+    given = {k: v for k, v in offered.items() if k in taken[leaving:]}
+    placeholders = dict.fromkeys(taken[:leaving])
+    _check_arguments(what, name, function, extra, placeholders | given)
+    bound.append((function.__name__, partial(function, **given, **extra)))
+  return bound
 
 
 def public_functions(module: ModuleType) -> dict[str, Callable]:
@@ -111,6 +130,11 @@ def public_functions(module: ModuleType) -> dict[str, Callable]:
 
 
 def _call(what, name, function, extra, given):
+  _check_arguments(what, name, function, extra, given)
+  return function(**given, **extra)
+
+
+def _check_arguments(what, name, function, extra, given):
   accepted = set(inspect.signature(function).parameters) - given.keys()
   for key in extra:
     if key not in accepted:
@@ -124,7 +148,6 @@ def _call(what, name, function, extra, given):
       f"config.{what}: {name!r} cannot be called: {error}. It is given"
       f" {', '.join(sorted(given | extra))}."
     ) from error
-  return function(**given, **extra)
 
 
 def _find(what: str, name: str, home: ModuleType | None) -> Callable:
@@ -156,7 +179,12 @@ def _find(what: str, name: str, home: ModuleType | None) -> Callable:
   return function
 
 
-def _parse_args(what: str, args: str) -> dict[str, Any]:
+def parse_args(what: str, args: str) -> dict[str, Any]:
+  """The values of "key=value, key=value" with Python literals.
+
+  Raises:
+    UserError: it reads otherwise.
+  """
   try:
     call = ast.parse(f"f({args})", mode="eval").body
     if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
@@ -167,6 +195,32 @@ def _parse_args(what: str, args: str) -> dict[str, Any]:
       f"config.{what} must read like 'key=value, key=value', not"
       f" {args!r} ({error})."
     ) from error
+
+
+def _parse_calls(what: str, calls: str) -> list[tuple[str, dict[str, Any]]]:
+  """Names and arguments of "f(a=1), my_package.my_file:g(b=2)"."""
+  if not calls.strip():
+    return []
+  try:
+    # As indices, for there module:function is a slice.
+    indexed = ast.parse(f"_[{calls},]", mode="eval").body
+    if not isinstance(getattr(indexed, "value", None), ast.Name):
+      raise ValueError("the brackets do not match")
+    return [_name_and_literals(index) for index in indexed.slice.elts]
+  except _NOT_PYTHON as error:
+    raise UserError(
+      f"config.{what} must read like 'name(key=value), name(key=value)', not"
+      f" {calls[:200]!r} ({error})."
+    ) from error
+
+
+def _name_and_literals(index: ast.expr) -> tuple[str, dict[str, Any]]:
+  call, module = index, ""
+  if isinstance(index, ast.Slice) and index.lower and not index.step:
+    call, module = index.upper, ast.unparse(index.lower) + ":"
+  if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
+    raise ValueError(f"{ast.unparse(index)!r} is no name(key=value)")
+  return module + call.func.id, _literals(call)
 
 
 def _literals(call: ast.Call) -> dict[str, Any]:

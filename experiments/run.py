@@ -7,6 +7,7 @@ The same command continues a run that was stopped. Any value of the config can
 be set, as in `--config.recipe.name=grpo` or `--config.run.steps=100`.
 """
 
+import contextlib
 import errno
 import logging
 import re
@@ -164,20 +165,21 @@ def _run(config: ConfigDict, folder: Path) -> int:
   with workdir.owned(folder, config, allow_change=_NEW_CONFIG.value):
     stop_requested = host.stop_on_signals()
     parts = build.build(config)
-    workdir.record(folder, config)  # only a configuration that can run
-    setup = build.prepare(config, parts, stop_requested=stop_requested)
-    if setup is None:
-      _log.info("Stopped during the warm start; the same command continues.")
-      return 0
+    with contextlib.closing(parts.task):
+      workdir.record(folder, config)  # only a configuration that can run
+      setup = build.prepare(config, parts, stop_requested=stop_requested)
+      if setup is None:
+        _log.info("Stopped during the warm start; the same command continues.")
+        return 0
 
-    from grpo_jax.training.loop import train
+      from grpo_jax.training.loop import train
 
-    outcome = train(
-      setup,
-      folder,
-      stop_requested=stop_requested,
-      spent_s=time.perf_counter() - start,
-    )
+      outcome = train(
+        setup,
+        folder,
+        stop_requested=stop_requested,
+        spent_s=time.perf_counter() - start,
+      )
     return _finish(config, folder, outcome)
 
 

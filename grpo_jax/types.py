@@ -51,11 +51,12 @@ class Rollouts:
     loss_mask: tokens that the policy chose: up to EOS, none that were forced.
     behaviour_logp: log-probability under the distribution sampled from
       (temperature, top-k and top-p applied), in nats.
-    sample_mask: completions that exist; False where a group only fills up a
-      batch.
+    sample_mask: completions that count; False where a group only fills up a
+      batch, and where correctness could not be found.
     version: training step whose parameters sampled the group.
     outcome: reward before shaping, in reward units.
-    components: the named scores that it mixes, in the order of their names.
+    components: the named scores that it mixes, in the order of their names;
+      the group's mean where a score was excluded (see `rewards.functions`).
     accuracy: 1 where the answer is right, before any shaping.
     step_rewards: process rewards, on the last token of each step of a
       completion; zeros without.

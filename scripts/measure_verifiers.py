@@ -85,7 +85,12 @@ def agreement(answers: list[str]) -> None:
 
 
 def speed(name: str, golds: list[Gold]) -> None:
-  """Verdicts of the exact tier per second of one core."""
+  """Verdicts of the exact tier per second of one core.
+
+  References are read before, once each. From an empty cache, each answer that
+  is spelled differently is new: the slowest that a batch can be. From a full
+  one, all have been seen, as when completions of a group agree.
+  """
   texts = [rf"So it is \boxed{{{gold.answer}}}." for gold in golds]
   cold = _best_of_5(lambda: verify_all(golds, texts), before=_forget)
   warm = _best_of_5(lambda: verify_all(golds, texts))

@@ -42,8 +42,10 @@ def get_config() -> ConfigDict:
   c.recipe.pieces = ""  # of recipes.pieces: "entropy_bonus(coefficient=0.01)"
 
   c.reward = ConfigDict()
-  c.reward.correctness = 1.0  # reward units for a right answer
-  c.reward.format = 0.1  # reward units for <think>...</think>answer
+  # Besides the task's own: of rewards.scores, "length(target_tokens=32)", or
+  # yours, "my_package.my_file:my_reward(x=1)".
+  c.reward.functions = ""
+  c.reward.weights = "correctness=1.0, format=0.1"  # reward units per score
 
   c.sampling = ConfigDict()
   c.sampling.prompts_per_step = 16  # groups of a full rollout batch

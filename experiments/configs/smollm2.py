@@ -8,7 +8,7 @@ Hardware: 2 CPU cores, 26 minutes on a busy machine, 6 GB. Expected: pass@1 on
 96 held-out problems from 0.20 to 0.66 (+0.46 [+0.38, +0.54], one seed), reward
 per step from 0.3 to 0.7 - 0.9. `smollm2.py:smoke` is two small steps of it.
 `smollm2.py:gsm8k` has GSM8K's problems, of which a model of this size solves
-next to none: it is there to show how.
+next to none: it is there to show how, and needs pip install '.[math]'.
 """
 
 from ml_collections import ConfigDict
@@ -48,8 +48,8 @@ def get_config(kind: str = "full") -> ConfigDict:
   c.evaluation.samples_per_problem = 4
   c.run.steps = 20
   if kind == "gsm8k":
-    c.task.name = "experiments.tasks.chat:gsm8k"
-    c.task.args = ""
+    c.task.name = "experiments.tasks.chat:mathematics"
+    c.task.args = "train='gsm8k', test='gsm8k'"
     c.task.train_size = 7000
     c.task.test_size = 64
     c.sampling.max_prompt_tokens = 320

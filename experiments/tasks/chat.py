@@ -1,11 +1,10 @@
-"""Tasks for models with a chat template: reasoning-gym, and GSM8K.
+"""Tasks for models with a chat template: reasoning-gym, and mathematics.
 
 A prompt is a conversation: a system message that asks for the answer's form,
 solved problems as earlier turns, and the problem. Models that think do so
 before the answer, by their own template.
 """
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,16 +13,19 @@ from grpo_jax.data.math_sets import load_math
 from grpo_jax.data.pretrained_tokenizer import PretrainedTokenizer
 from grpo_jax.data.prompts import check_disjoint
 from grpo_jax.data.reasoning_gym import load_reasoning_gym, score_answer
-from grpo_jax.rewards.equivalence import canonical, compare
 from grpo_jax.rewards.extraction import extract
 from grpo_jax.rewards.functions import RewardFn
+from grpo_jax.rewards.symbolic import symbolic_pool
 from grpo_jax.rewards.thinking import thinking_prefix
+from grpo_jax.rewards.verify import reference_verifier
 from grpo_jax.training.rollouts import Task
 
 SYSTEM = (
   "You solve short problems. Reply with one line: Answer: and the result."
 )
-MATHS = "Solve the problem step by step. End with a line: Answer: and a number."
+MATHS = (
+  "Solve the problem step by step. End with a line: Answer: and the result."
+)
 
 
 def reasoning_gym(
@@ -88,62 +90,70 @@ def reasoning_gym(
   )
 
 
-def gsm8k(
+def mathematics(
   *,
   tokenizer: PretrainedTokenizer,
   data_dir: str,
   train_size: int,
   test_size: int,
+  train: str,
+  test: str,
   manual_dir: str | None = None,
   system: str = MATHS,
   enable_thinking: bool | None = None,
+  verifier_workers: int = 4,
+  verifier_limit_s: float = 5.0,
 ) -> Task:
-  """Grade-school problems in words (arXiv:2110.14168), without solved ones.
+  r"""Problems of the sets in `data.math_sources`, without solved ones.
+
+  An answer is right if either tier of `rewards.verify` finds it equal to the
+  reference.
 
   Args:
     tokenizer: with a chat template.
     data_dir: folder for prepared data.
     train_size: problems to train on.
     test_size: held-out problems.
-    manual_dir: folder with gsm8k/train.jsonl and gsm8k/test.jsonl; None
-      downloads them.
-    system: the system message.
+    train: the set of the former, such as gsm8k.
+    test: the set of the latter, such as gsm8k or math500.
+    manual_dir: folder with the files, as gsm8k/train.jsonl; None downloads
+      them.
+    system: the system message. A completion answers in a line, or in
+      \boxed{}.
     enable_thinking: Qwen3's switch; None leaves it to the template.
+    verifier_workers: processes for what the exact tier does not decide; they
+      are started when there is something.
+    verifier_limit_s: wall-clock seconds for one such comparison.
 
   Returns:
-    The task.
+    The task; results are reported under the name of the held-out set.
 
   Raises:
     ValueError: the files are missing, or not the published ones.
+    UserError: Math-Verify is not installed.
   """
-  train, test = load_math(
-    train="gsm8k",
-    test="gsm8k",
+  pool = symbolic_pool(workers=verifier_workers, limit_s=verifier_limit_s)
+  problems, held_out = load_math(
+    train=train,
+    test=test,
     train_size=train_size,
     test_size=test_size,
     seed=0,
     data_dir=data_dir,
     manual_dir=manual_dir,
   )
-  return _chat_task(
-    train,
-    test,
+  task = _chat_task(
+    problems,
+    held_out,
     tokenizer,
     solved=lambda example: (),
     system=system,
     enable_thinking=enable_thinking,
-    score=_equivalent,
-    label=lambda example: "gsm8k",
+    score=None,
+    label=lambda example: test,
   )
-
-
-def _equivalent(example: Example, answer: str) -> float:
-  """1 if the exact tier finds the answer equal to the reference."""
-  gold = _canonical(example.answer)
-  return float(compare(gold, canonical(answer)) is True)
-
-
-_canonical = functools.cache(canonical)  # of references, read once each
+  verify = reference_verifier(pool, prompt=task.prompt)
+  return task._replace(verify=verify, close=pool.close)
 
 
 def _kind(example: Example) -> str:
@@ -163,7 +173,7 @@ def _chat_task(
   solved: Callable[[Example], Sequence[Example]],
   system: str,
   enable_thinking: bool | None,
-  score: Callable[[Example, str], float],
+  score: Callable[[Example, str], float] | None,
   label: Callable[[Example], str],
 ) -> Task:
   def prompt(example):
@@ -188,12 +198,14 @@ def _chat_task(
 
 
 def stated_answer(
-  score: Callable[[Example, str], float], prompt: Callable[[Example], str]
+  score: Callable[[Example, str], float] | None,
+  prompt: Callable[[Example], str],
 ) -> RewardFn:
   """Correctness of the answer that a completion states, and that it does.
 
   Args:
-    score: (example, answer) -> between 0 and 1.
+    score: (example, answer) -> between 0 and 1; None leaves `correctness` to
+      the task's verifier.
     prompt: the task's, which may have begun the thinking.
 
   Returns:
@@ -203,7 +215,10 @@ def stated_answer(
 
   def reward(example, completion):
     found = extract(thinking_prefix(prompt(example)) + completion)
+    scores = {"format": float(bool(found.answer))}
+    if score is None:
+      return scores
     correctness = score(example, found.answer) if found.answer else 0.0
-    return {"correctness": correctness, "format": float(bool(found.answer))}
+    return {"correctness": correctness, **scores}
 
   return reward

@@ -1,17 +1,67 @@
-"""Named rewards of completions, and their mixture.
+"""Named rewards of completions, what is excluded of them, and their mixture.
 
-A reward function takes (example, completion text) and returns a dict of named
-scores. `correctness` is the one that accuracy and dynamic sampling look at.
+A reward function takes (example, completion) and returns a dict of named
+scores; an experiment has any number of them, and a weight for each score.
+`correctness` is the score that accuracy and dynamic sampling look at.
+
+A score that is None, NaN or infinite, or whose function raises or returns None,
+is excluded for that completion. It is no 0, and it ends no run:
+
+- its mean, and everything else that is told of a score, leaves it out;
+- in the mixture, and in the components that recipes may look at, it is the mean
+  of the score in its group, so that it moves no advantage relative to the
+  group. (0 would be the best of scores that are negative.) The weights of the
+  others stay what they are. A group without any such score has 0 throughout;
+- a completion without `correctness` leaves its group: it is in no baseline and
+  has no gradient (`Rollouts.sample_mask`). Its accuracy is 0, and it counts as
+  a sample: no evaluation gains from what could not be verified.
+
+Metrics count what was excluded, by function and reason. Functions run in the
+trainer's process; what may hang or crash belongs into a `pool`. Rewards that
+execute code which a model wrote are out of scope: that needs a sandbox of the
+operating system, and there is none here.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+import logging
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from grpo_jax.errors import UserError
 from grpo_jax.rewards.thinking import split_thinking, thinking_prefix
+from grpo_jax.rewards.verify import Outcome, Verifier
 
-RewardFn = Callable[[object, str], Mapping[str, float]]
+RewardFn = Callable[[object, str], Mapping[str, float | None] | None]
+
+# Why a function's scores of a completion are excluded.
+REASONS = ("none", "not_finite", "raised")
+
+# What a completion is worth to a verifier; excluded where that failed.
+CORRECTNESS = {outcome: 0.0 for outcome in Outcome} | {
+  Outcome.CORRECT: 1.0,
+  Outcome.TIMED_OUT: math.nan,
+  Outcome.CRASHED: math.nan,
+}
+
+_LARGEST = float(np.finfo(np.float32).max)
+_log = logging.getLogger(__name__)
+
+
+class Scored(NamedTuple):
+  """What G completions of P problems are worth.
+
+  Attributes:
+    scores: `[P, G]` float32 by name; NaN where excluded.
+    excluded: bool `[P, G]` by function and reason: where it excluded a score.
+    outcomes: of the verifier, `[P, G]`; None without one.
+  """
+
+  scores: dict[str, np.ndarray]
+  excluded: dict[tuple[str, str], np.ndarray]
+  outcomes: np.ndarray | None
 
 
 def answer_and_format(
@@ -41,70 +91,146 @@ def answer_and_format(
 
 
 def score_completions(
-  reward_fn: RewardFn,
+  reward_functions: Sequence[tuple[str, RewardFn]],
   examples: Sequence[object],
   completions: Sequence[Sequence[str]],
-) -> dict[str, np.ndarray]:
+  *,
+  names: Collection[str],
+  verify: Verifier | None = None,
+) -> Scored:
   """Scores of all completions by name.
 
   Args:
-    reward_fn: of one completion.
+    reward_functions: of one completion, each with the name to count it by.
     examples: P problems.
     completions: G texts for each.
-
-  Returns:
-    Arrays `[P, G]`, float32.
+    names: of scores that the result has even if no function gives them.
+    verify: of all completions at once; gives `correctness`.
 
   Raises:
-    UserError: a score is no finite number, or the names differ.
+    UserError: two functions give a score of the same name.
   """
-  scores = [
-    [_checked(reward_fn(example, text), text) for text in texts]
+  shape = len(completions), len(completions[0])
+  pairs = [
+    (example, text)
     for example, texts in zip(examples, completions, strict=True)
+    for text in texts
   ]
-  names = scores[0][0].keys()
-  for row in scores:
-    for score in row:
-      if score.keys() != names:
-        raise UserError(
-          "The reward function names its scores differently from completion to"
-          f" completion: {sorted(names)} and {sorted(score)}.",
-          exit_code=1,
-        )
-  return {
-    name: np.array([[s[name] for s in row] for row in scores], np.float32)
-    for name in names
-  }
-
-
-def _checked(scores, text: str) -> dict[str, float]:
-  """A score that is no number would be counted as a wrong answer."""
-  finite = isinstance(scores, Mapping) and all(
-    isinstance(score, (bool, int, float, np.number)) and np.isfinite(score)
-    for score in scores.values()
+  found, excluded, outcomes = {}, {}, None
+  if verify:
+    verified = verify([e for e, _ in pairs], [text for _, text in pairs])
+    found["correctness"] = np.array([CORRECTNESS[o] for o in verified])
+    outcomes = np.array(verified, object).reshape(shape)
+  for name, function in reward_functions:
+    given = [_ask(name, function, *pair) for pair in pairs]
+    scores, reasons = _in_columns(given)
+    refuse_shared_names(name, scores, found)
+    found |= scores
+    for reason, where in reasons.items():
+      where |= excluded.get((name, reason), False)
+      excluded[name, reason] = where
+  nothing = np.full(len(pairs), np.nan)
+  return Scored(
+    scores={
+      name: found.get(name, nothing).astype(np.float32).reshape(shape)
+      for name in dict.fromkeys([*found, *sorted(names)])
+    },
+    excluded={key: where.reshape(shape) for key, where in excluded.items()},
+    outcomes=outcomes,
   )
-  if not finite:
+
+
+def refuse_shared_names(
+  function: str, scores: Collection[str], others: Collection[str]
+) -> None:
+  """Raises UserError if a function's scores have the names of others."""
+  shared = sorted(set(scores) & set(others))
+  if shared:
     raise UserError(
-      f"The reward function gave {scores!r} for the completion {text[:200]!r};"
-      " it must give a dict of names to finite numbers.",
-      exit_code=1,
+      f"The reward function {function!r} gives {shared}, which another function"
+      " or the task's verifier gives too. Scores need names of their own."
     )
-  return dict(scores)
+
+
+def fill_excluded(
+  scores: Mapping[str, np.ndarray], counted: np.ndarray
+) -> dict[str, np.ndarray]:
+  """Puts the mean of its group in the place of an excluded score.
+
+  Args:
+    scores: `[P, G]`, NaN where excluded.
+    counted: bool `[P, G]`, the completions that the mean is of.
+
+  Returns:
+    The same without NaN; 0 where a group has no such score.
+  """
+  return {name: _filled(score, counted) for name, score in scores.items()}
 
 
 def mix(
   scores: Mapping[str, np.ndarray], weights: Mapping[str, float]
 ) -> np.ndarray:
-  """Sum over names of weight * score, `[P, G]` float32.
-
-  Raises:
-    ValueError: a weight is for a score that the reward function does not give.
-  """
-  unknown = sorted(set(weights) - set(scores))
-  if unknown:
-    raise ValueError(
-      f"reward weights name {unknown}, but the reward function gives"
-      f" {sorted(scores)}."
-    )
+  """Sum over names of weight * score, `[P, G]` float32."""
   mixed = sum(weight * scores[name] for name, weight in weights.items())
   return np.asarray(mixed, np.float32)
+
+
+def _filled(score, counted):
+  missing = np.isnan(score)
+  kept = counted & ~missing
+  # In float64, so that the mean of equal scores rounds to what they are.
+  total = np.where(kept, score, 0).sum(axis=1, keepdims=True, dtype=np.float64)
+  mean = total / np.maximum(kept.sum(axis=1, keepdims=True), 1)
+  return np.where(missing, mean, score).astype(np.float32)
+
+
+def _ask(name, function, example, text) -> dict[str, float | None] | str:
+  """The scores that a function gives, or why it gives none."""
+  try:
+    given = function(example, text)
+    if given is None:
+      return "none"
+    return {key: _number(score) for key, score in given.items()}
+  except Exception:
+    _log_first(name)
+    return "raised"
+
+
+def _number(score) -> float | None:
+  if score is None:
+    return None
+  if not hasattr(score, "__float__"):
+    raise TypeError(f"a score must be a number or None, not {score!r}")
+  return float(score)
+
+
+def _in_columns(given):
+  """Scores by name, NaN where excluded, and where, by reason."""
+  names = dict.fromkeys(k for g in given if isinstance(g, dict) for k in g)
+  scores = {name: np.full(len(given), np.nan) for name in names}
+  reasons = {reason: np.zeros(len(given), bool) for reason in REASONS}
+  for n, found in enumerate(given):
+    if isinstance(found, str):
+      reasons[found][n] = True
+      continue
+    for name in names:
+      score = found.get(name)
+      if score is None:
+        reasons["none"][n] = True
+      elif not abs(score) <= _LARGEST:
+        reasons["not_finite"][n] = True
+      else:
+        scores[name][n] = score
+  return scores, reasons
+
+
+@functools.cache
+def _log_first(name: str) -> None:
+  """Logs the present exception, the first one of each function."""
+  _log.warning(
+    "The reward function %r raised. Its scores are excluded for such"
+    " completions, and counted as excluded/%s/raised; this is told once.",
+    name,
+    name,
+    exc_info=True,
+  )

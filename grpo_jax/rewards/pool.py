@@ -53,7 +53,7 @@ class Pool:
     memory_mib: int,
     recycle_after: int,
   ):
-    """Starts a process that imports the function, and does not wait for it.
+    """Starts nothing: the first `map` starts the processes.
 
     Args:
       function: `module:function`, from and to what JSON can hold. A function
@@ -74,7 +74,7 @@ class Pool:
     self._lock = threading.Lock()
     self._selector = selectors.DefaultSelector()
     self._idle: list[Worker] = []
-    self._nursery = Nursery(*self._start)
+    self._nursery: Nursery | None = None
 
   def __enter__(self) -> "Pool":
     return self
@@ -86,7 +86,8 @@ class Pool:
     """Ends all processes. They end with the trainer in any case."""
     with self._lock:
       self._idle.clear()
-      self._nursery.stop()
+      if self._nursery is not None:
+        self._nursery.stop()
 
   def map(self, items: Sequence[tuple]) -> list[Result]:
     """The results of function(*item), in the order of the items.
@@ -174,11 +175,12 @@ class Pool:
 
   def _fork(self) -> Worker:
     try:
-      return self._nursery.fork()
+      if self._nursery is not None:
+        return self._nursery.fork()
     except (OSError, EOFError):
       # The nursery was killed from outside, and its workers with it.
       self._nursery.stop()
-      self._nursery = Nursery(*self._start)
+    self._nursery = Nursery(*self._start)
     try:
       return self._nursery.fork()
     except (OSError, EOFError) as error:

@@ -8,8 +8,9 @@ cover goes to the processes of the second tier, if there are any.
 """
 
 import enum
+import functools
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, NamedTuple
 
 from grpo_jax.errors import UserError
@@ -17,24 +18,38 @@ from grpo_jax.rewards.equivalence import Canonical, canonical, compare
 from grpo_jax.rewards.extraction import Status, extract
 from grpo_jax.rewards.pool import Pool, Result
 from grpo_jax.rewards.screen import readable
+from grpo_jax.rewards.thinking import thinking_prefix
 
 
 class Outcome(enum.StrEnum):
-  """Of these only `correct` is worth a reward."""
+  """What is found of a completion: exactly one of these.
+
+  Only `correct` is worth a reward. `no_answer` states none, `truncated` ends
+  within its box or its thinking, and neither tier reads an `unparsable` one;
+  `timed_out` and `crashed` are failures of the second tier, not of the answer.
+  """
 
   CORRECT = "correct"
   WRONG = "wrong"
+  NO_ANSWER = "no_answer"
+  TRUNCATED = "truncated"
   UNPARSABLE = "unparsable"
   TIMED_OUT = "timed_out"
   CRASHED = "crashed"
+
+
+# (examples, completions) -> the outcome of each completion, in their order; a
+# function of the batch alone. Failures are outcomes: it does not raise.
+Verifier = Callable[[Sequence[object], Sequence[str]], Sequence[Outcome]]
+
+_WITHOUT_ANSWER = {"none": Outcome.NO_ANSWER, "truncated": Outcome.TRUNCATED}
 
 
 class Verdict(NamedTuple):
   """What a completion is worth, and how that was found.
 
   Attributes:
-    outcome: `unparsable` if there is no answer, or neither tier reads it;
-      `timed_out` and `crashed` are the second tier's failures.
+    outcome: of the comparison, or of the search for an answer.
     answer: as extracted; empty if there is none.
     status: how it was extracted.
     tier: which decided.
@@ -96,9 +111,11 @@ def verify_all(
   for gold, completion in zip(golds, completions, strict=True):
     answer, status = extract(completion)
     equal = compare(gold.meaning, canonical(answer)) if answer else None
-    if equal is None:
+    if not answer:
+      verdict = Verdict(_WITHOUT_ANSWER[status], answer, status, "none")
+    elif equal is None:
       verdict = Verdict(Outcome.UNPARSABLE, answer, status, "none")
-      pair = _readable_pair(gold, answer) if pool and answer else None
+      pair = _readable_pair(gold, answer) if pool else None
       if pair:
         undecided.setdefault(pair, []).append(len(verdicts))
     else:
@@ -113,6 +130,28 @@ def verify_all(
           outcome=_outcome(result), tier="symbolic"
         )
   return verdicts
+
+
+def reference_verifier(
+  pool: Pool, *, prompt: Callable[[object], str] | None = None
+) -> Verifier:
+  """Both tiers against `example.answer`, for a task's `verify`.
+
+  Args:
+    pool: from `symbolic_pool`; closing it is the caller's.
+    prompt: the task's, where a chat template may begin the thinking itself.
+  """
+  gold_of = functools.cache(parse_gold)  # references are read once each
+
+  def verify_batch(examples, completions):
+    texts = [
+      (thinking_prefix(prompt(example)) if prompt else "") + completion
+      for example, completion in zip(examples, completions, strict=True)
+    ]
+    golds = [gold_of(example.answer) for example in examples]
+    return [verdict.outcome for verdict in verify_all(golds, texts, pool)]
+
+  return verify_batch
 
 
 def count_outcomes(verdicts: Iterable[Verdict]) -> dict[str, int]:

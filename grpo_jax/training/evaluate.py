@@ -7,6 +7,7 @@ import jax
 import numpy as np
 
 from grpo_jax.reporting.estimators import Interval, mean_interval, pass_at_k
+from grpo_jax.training.metrics import verification_metrics
 from grpo_jax.training.rollouts import Sampled, Task
 from grpo_jax.types import LENGTH
 
@@ -92,6 +93,9 @@ def evaluation_metrics(evaluation: Evaluation) -> dict[str, float]:
     "eval/mean_length": evaluation.mean_length,
     "eval/truncated_fraction": evaluation.truncated_fraction,
   }
+  # Completions that could not be verified are among the wrong ones above.
+  verified = verification_metrics([evaluation.sampled.scored])
+  metrics |= {f"eval/{name}": value for name, value in verified.items()}
   for label, (accuracy, _) in evaluation.by_label.items():
     metrics[f"eval/pass@1/{label}"] = accuracy
   return metrics

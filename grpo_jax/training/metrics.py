@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import jax.numpy as jnp
 import numpy as np
 
+from grpo_jax.rewards.functions import Scored
+from grpo_jax.rewards.verify import Outcome
 from grpo_jax.training.collect import Collected
 from grpo_jax.types import LENGTH, Scalar, TokenGrid, TokenGridMask
 
@@ -53,33 +55,78 @@ def rollout_metrics(collected: Collected, step: int) -> dict[str, float]:
   def of_all(get):
     return np.concatenate([get(sampled) for sampled in collected.sampled])
 
+  counted = of_all(lambda s: s.rollouts.sample_mask)
   outcome = of_all(lambda s: s.rollouts.outcome)
   right = of_all(lambda s: s.rollouts.accuracy) > 0
+  wrong = counted & ~right
   lengths = of_all(lambda s: s.rollouts.lengths)
   truncated = of_all(lambda s: s.rollouts.stop_reason) == LENGTH
   metrics |= {
-    "reward": float(outcome.mean()),
-    "reward_std": float(outcome.std()),
-    "frac_reward_zero_std": float(np.mean(np.ptp(outcome, axis=1) == 0)),
     "groups/sampled": float(len(outcome)),
     "groups/keep_rate": collected.keep_rate,
-    "groups/all_right": float(right.all(axis=1).mean()),
-    "groups/all_wrong": float((~right).all(axis=1).mean()),
+    # Of those whose correctness is known; a group without any is neither.
+    "groups/all_right": float((right.any(1) & ~wrong.any(1)).mean()),
+    "groups/all_wrong": float((wrong.any(1) & ~right.any(1)).mean()),
     "completions/mean_length": float(lengths.mean()),
     "completions/max_length": float(lengths.max()),
     "completions/clipped_ratio": float(truncated.mean()),
   }
-  for name, which in (("right", right), ("wrong", ~right)):
+  if counted.any():
+    metrics |= _of_rewards(outcome, counted)
+  for name, which in (("right", right), ("wrong", wrong)):
     if which.any():
       metrics[f"completions/mean_length_{name}"] = float(lengths[which].mean())
   if not truncated.all():
     metrics["completions/mean_terminated_length"] = float(
       lengths[~truncated].mean()
     )
-  for name in collected.sampled[0].scores:
-    metrics[f"rewards/{name}/mean"] = float(
-      of_all(lambda s, name=name: s.scores[name]).mean()
-    )
+  scored = [s.scored for s in collected.sampled]
+  for name in dict.fromkeys(name for s in scored for name in s.scores):
+    values = [s.scores[name] for s in scored if name in s.scores]
+    known = np.concatenate([v[~np.isnan(v)] for v in values])
+    if known.size:
+      metrics[f"rewards/{name}/mean"] = float(known.mean())
+  return metrics | verification_metrics(scored)
+
+
+def _of_rewards(outcome: np.ndarray, counted: np.ndarray) -> dict[str, float]:
+  """Figures of the mixture, of completions and groups that count."""
+  low = np.where(counted, outcome, np.inf).min(axis=1)
+  high = np.where(counted, outcome, -np.inf).max(axis=1)
+  return {
+    "reward": float(outcome[counted].mean()),
+    "reward_std": float(outcome[counted].std()),
+    "frac_reward_zero_std": float(np.mean((low == high)[counted.any(axis=1)])),
+  }
+
+
+def verification_metrics(scored: Sequence[Scored]) -> dict[str, float]:
+  """What the verifier found, and what was excluded.
+
+  Args:
+    scored: completions of any number of calls, of the same functions.
+
+  Returns:
+    Shares of all completions: `verifier/<outcome>`, which add up to 1;
+    `excluded/<function>/<reason>`; and `excluded/completions`, those without
+    correctness.
+  """
+
+  def share(get):
+    return float(np.concatenate([get(s).ravel() for s in scored]).mean())
+
+  metrics = {}
+  for key in scored[0].excluded:
+    name = "/".join(("excluded", *key))
+    metrics[name] = share(lambda s, key=key: s.excluded[key])
+  metrics["excluded/completions"] = share(
+    lambda s: np.isnan(s.scores["correctness"])
+  )
+  if scored[0].outcomes is not None:
+    for outcome in Outcome:
+      metrics[f"verifier/{outcome}"] = share(
+        lambda s, o=outcome: s.outcomes == o
+      )
   return metrics
 
 

@@ -1,7 +1,7 @@
 """Completions of problems, sampled, verified and ready for a recipe."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import jax
@@ -11,7 +11,14 @@ import numpy as np
 from grpo_jax.data.example import Example
 from grpo_jax.data.tokenizer import Tokenizer, pad_rows
 from grpo_jax.models.config import ModelConfig
-from grpo_jax.rewards.functions import RewardFn, mix, score_completions
+from grpo_jax.rewards.functions import (
+  RewardFn,
+  Scored,
+  fill_excluded,
+  mix,
+  score_completions,
+)
+from grpo_jax.rewards.verify import Verifier
 from grpo_jax.sampling.decode import SamplingOptions
 from grpo_jax.sampling.generate import completion_keys, make_generate
 from grpo_jax.training.process import StepJudge, judged_steps
@@ -27,10 +34,15 @@ class Task(NamedTuple):
     tokenizer: of prompts and completions.
     prompt: the text that a completion continues.
     trace: (example, random.Random) -> a completion to imitate, or None.
-    reward_fn: (example, completion) -> named scores; `correctness` is one.
+    reward_fn: (example, completion) -> named scores, as in
+      `rewards.functions`; None if there are none.
     label: the group that results of a problem are reported under.
     judge_steps: (example, completion) -> (end, reward) of each step, as in
       `training.process`; None without process rewards.
+    verify: (examples, completions) -> an outcome each, as in `rewards.verify`:
+      the score `correctness`, which reward_fn then does not give. None if it
+      does.
+    close: ends what verify has started; called once, when the run ends.
   """
 
   train: Sequence[Example]
@@ -38,9 +50,11 @@ class Task(NamedTuple):
   tokenizer: Tokenizer
   prompt: Callable[[Example], str]
   trace: Callable | None
-  reward_fn: RewardFn
+  reward_fn: RewardFn | None
   label: Callable[[Example], str]
   judge_steps: StepJudge | None = None
+  verify: Verifier | None = None
+  close: Callable[[], None] = lambda: None
 
 
 class Sampled(NamedTuple):
@@ -50,7 +64,7 @@ class Sampled(NamedTuple):
     rollouts: with zeros for what the trainer's models will say.
     examples: P problems.
     texts: G completions of each.
-    scores: named scores `[P, G]`.
+    scored: what they are worth.
     sample_s: seconds of sampling.
     reward_s: seconds of verification.
   """
@@ -58,7 +72,7 @@ class Sampled(NamedTuple):
   rollouts: Rollouts
   examples: list[Example]
   texts: list[list[str]]
-  scores: dict[str, np.ndarray]
+  scored: Scored
   sample_s: float
   reward_s: float
 
@@ -68,7 +82,8 @@ def make_rollout(
   config: ModelConfig,
   options: SamplingOptions,
   *,
-  reward_weights: dict[str, float],
+  reward_functions: Sequence[tuple[str, RewardFn]],
+  reward_weights: Mapping[str, float],
   prompts_per_call: int,
   group_size: int,
   max_prompt_tokens: int,
@@ -77,9 +92,10 @@ def make_rollout(
   """A function that samples and verifies any number of groups.
 
   Args:
-    task: the problems' tokenizer, prompt and reward.
+    task: the problems' tokenizer, prompt and verifier.
     config: of the model.
     options: of sampling.
+    reward_functions: the task's and others, with names to count them by.
     reward_weights: by name of score.
     prompts_per_call: P of the one shape that is compiled; more problems take
       several calls, fewer are filled up.
@@ -89,7 +105,7 @@ def make_rollout(
 
   Returns:
     `rollout(params, examples, prompt_ids, key, version)`. It raises ValueError
-    for a prompt that is too long, or a weight of a score that is not given.
+    for a prompt that is too long.
   """
   generate = make_generate(config, options)
 
@@ -123,7 +139,16 @@ def make_rollout(
       ]
       for group, lengths in zip(c.tokens, c.lengths, strict=True)
     ]
-    scores = score_completions(task.reward_fn, examples, texts)
+    scored = score_completions(
+      reward_functions,
+      examples,
+      texts,
+      names={"correctness", *reward_weights},
+      verify=task.verify,
+    )
+    correctness = scored.scores["correctness"]
+    counted = ~np.isnan(correctness)
+    scores = fill_excluded(scored.scores, counted)
     in_completion = np.arange(c.tokens.shape[-1]) < c.lengths[..., None]
     zeros = np.zeros_like(c.logp)
     step_rewards, step_mask = zeros, np.zeros_like(in_completion)
@@ -139,11 +164,11 @@ def make_rollout(
       stop_reason=c.stop_reason,
       loss_mask=in_completion,
       behaviour_logp=c.logp,
-      sample_mask=np.ones(c.lengths.shape, bool),
+      sample_mask=counted,
       version=np.full(len(examples), version, np.int32),
       outcome=mix(scores, reward_weights),
       components=np.stack([scores[n] for n in sorted(reward_weights)], axis=-1),
-      accuracy=(scores["correctness"] >= 1.0).astype(np.float32),
+      accuracy=(correctness >= 1.0).astype(np.float32),  # 0 where it is NaN
       step_rewards=step_rewards,
       step_mask=step_mask,
       old_logp=zeros,
@@ -157,7 +182,7 @@ def make_rollout(
       rollouts,
       list(examples),
       texts,
-      scores,
+      scored,
       sampled - start,
       verified - sampled,
     )
@@ -184,19 +209,22 @@ def encode_prompts(
 
 
 def sample_rows(sampled: Sampled, task: Task, prompts: int) -> list[dict]:
-  """Completions of the first prompts, as samples.jsonl.gz holds them."""
+  """Completions of the first prompts, as samples.jsonl.gz holds them.
+
+  Scores that were excluded are NaN; `outcome` is there if the task verifies.
+  """
   rows = []
   for p, example in enumerate(sampled.examples[:prompts]):
     for g, text in enumerate(sampled.texts[p]):
       reason = int(sampled.rollouts.stop_reason[p, g])
-      rows.append(
-        {
-          "prompt": task.prompt(example),
-          "completion": text,
-          "rewards": {
-            name: float(score[p, g]) for name, score in sampled.scores.items()
-          },
-          "stop_reason": STOP_REASONS[reason],
-        }
-      )
+      scores, outcomes = sampled.scored.scores, sampled.scored.outcomes
+      row = {
+        "prompt": task.prompt(example),
+        "completion": text,
+        "rewards": {name: float(score[p, g]) for name, score in scores.items()},
+        "stop_reason": STOP_REASONS[reason],
+      }
+      if outcomes is not None:
+        row["outcome"] = str(outcomes[p, g])
+      rows.append(row)
   return rows

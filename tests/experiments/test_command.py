@@ -61,7 +61,28 @@ def test_wrong_flags(call, tmp_path, arguments, words):
     ("task.test_size=5000", ["different questions"]),
     ("task.args=max_terms=1", ["config.task"]),
     ("task.args=train_size=9", ["train_size"]),
-    ("reward.format=nan", ["reward.format", "finite"]),
+    ("reward.weights=format=1e999", ["reward", "format must be a finite"]),
+    ("reward.weights=format='x'", ["reward", "format must be a finite"]),
+    ("reward.weights=1.0", ["config.reward.weights", "key=value"]),
+    ("reward.weights=", ["config.reward", "there must be one"]),
+    ("reward.weights=correctness=1.0", ["['format']", "weight of 0"]),
+    (
+      "reward.weights=correctness=1.0, formt=0.1",
+      ["config.reward", "'formt'", "'format'"],
+    ),
+    ("reward.functions=lenght(target_tokens=9)", ["'lenght'", "'length'"]),
+    ("reward.functions=length()", ["'length'", "target_tokens"]),
+    ("reward.functions=length(tokens=9)", ["'tokens'", "'target_tokens'"]),
+    ("reward.functions=length", ["'length' is no name(key=value)"]),
+    ("reward.functions=a()][charset()", ["brackets do not match"]),
+    ("reward.functions=a()] + _[b()", ["brackets do not match"]),
+    ("reward.functions=charset()", ["['charset']", "weight of 0"]),
+    ("reward.functions=charset(name='asci')", ["'charset' raised", "asci"]),
+    ("reward.functions=no.such:thing()", ["config.reward", "'no.such'"]),
+    ("reward.functions=tests.toy_task:at_once()", ["'at_once'", "boom"]),
+    ("reward.functions=tests.toy_task:number()", ["'number'", "a dict"]),
+    ("reward.functions=tests.toy_task:make_task()", ["'make_task'"]),
+    ("reward.functions=tests.toy_task:again()", ["'again'", "['format']"]),
     ("optimizer.minibatches=0", ["minibatches", "at least 1"]),
     ("recipe.args=length_budget=3", ["length_budget"]),
     ("recipe.args=eps_high='x'", ["config.recipe"]),
@@ -69,7 +90,7 @@ def test_wrong_flags(call, tmp_path, arguments, words):
     ("recipe.name=../my/file.py:f", ["cannot be imported", "PYTHONPATH"]),
     ("recipe.name=tests.toy_task:_example", ["_example", "length_budget"]),
     ("recipe.pieces=kl_cof()", ["'kl_cov'"]),
-    ("recipe.pieces=kl_cov", ["'kl_cov' is no piece(key=value)"]),
+    ("recipe.pieces=kl_cov", ["'kl_cov' is no name(key=value)"]),
     ("recipe.pieces=kl_cov(fractoin=1)", ["'fraction'"]),
     ("recipe.pieces=kl_cov(coefficient='x')", ["config.recipe"]),
     ("recipe.pieces=entropy_bonus()", ["coefficient"]),
@@ -147,18 +168,6 @@ def test_some_values_cannot_change_in_a_run(call, tmp_path):
   result = call(QUICKSTART, "--allow_config_change", f"--workdir={tmp_path}")
   _refused(result, "sampling.group_size: 4 -> 8", "cannot go on")
   assert "run.steps" not in result[1]
-
-
-def test_a_score_that_the_task_does_not_give(call, tmp_path):
-  config = tmp_path / "mine.py"
-  config.write_text(
-    "from experiments.configs import quickstart\n\n\n"
-    "def get_config():\n"
-    "  c = quickstart.get_config('smoke')\n"
-    "  c.reward.style = 0.5\n"
-    "  return c\n"
-  )
-  _refused(call(f"--config={config}", f"--workdir={tmp_path}/run"), "'style'")
 
 
 def test_a_key_that_nothing_reads_is_refused(call, tmp_path):

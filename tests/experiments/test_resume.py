@@ -23,7 +23,7 @@ SETTINGS = (
   "--config.task.name=tests.toy_task:make_task",
   "--config.recipe.name=tests.toy_task:everything",
   "--config.recipe.pieces=adaptive_entropy(target=2.0)",
-  "--config.reward.format=0.05",
+  "--config.reward.weights=correctness=1.0, format=0.05",
   "--config.optimizer.learning_rate=3e-3",
   "--config.sampling.max_rounds=4",
   "--config.run.steps=6",

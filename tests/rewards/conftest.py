@@ -1,4 +1,4 @@
-"""Processes that a test started, and data that may be there."""
+"""Waiting for processes, and data that may be there."""
 
 import json
 import os
@@ -9,14 +9,6 @@ import pytest
 
 _ROOT = Path(__file__).parents[2]
 _DATA = ("shared/data", "../shared/data")
-
-
-def alive(pid: int) -> bool:
-  """Whether a process runs; one that is dead and not yet reaped does not."""
-  try:
-    return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-  except FileNotFoundError:
-    return False
 
 
 @pytest.fixture
@@ -30,28 +22,6 @@ def wait_until():
       time.sleep(0.01)
 
   return wait
-
-
-@pytest.fixture
-def processes():
-  """The processes below this one that run a pool's worker module."""
-
-  def find(parent: int = os.getpid()) -> set[int]:
-    found, parents = set(), {parent}
-    while parents:
-      children = set()
-      for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-          fields = path.read_text().rpartition(")")[2].split()
-          command = (path.parent / "cmdline").read_text()
-        except (FileNotFoundError, ProcessLookupError):
-          continue
-        if int(fields[1]) in parents and "rewards.worker" in command:
-          children.add(int(path.parent.name))
-      found, parents = found | children, children
-    return {pid for pid in found if alive(pid)}
-
-  return find
 
 
 @pytest.fixture(scope="session")

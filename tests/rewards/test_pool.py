@@ -15,7 +15,7 @@ import pytest
 
 from grpo_jax.errors import UserError
 from grpo_jax.rewards.pool import Pool
-from tests.rewards.conftest import alive
+from tests.worker_processes import alive, worker_processes
 
 LIMIT_S = 0.8
 _HERE = str(Path(__file__).parent)
@@ -123,17 +123,17 @@ def test_workers_killed_at_work_lose_nothing(pool):
   assert Counter(r.status for r in results) == {"done": 10}
 
 
-def test_a_killed_nursery_is_replaced(pool, processes):
+def test_a_killed_nursery_is_replaced(pool):
   pool.map([("echo", 1)])
-  for pid in processes():
+  for pid in worker_processes():
     os.kill(pid, signal.SIGKILL)
   results = pool.map([("echo", n) for n in range(20)])
   assert [r.value for r in results] == list(range(20))
 
 
-def test_a_nursery_killed_amid_items_is_replaced(pool, processes):
+def test_a_nursery_killed_amid_items_is_replaced(pool):
   def kill():
-    for pid in processes():
+    for pid in worker_processes():
       os.kill(pid, signal.SIGKILL)
 
   timer = threading.Timer(0.1, kill)
@@ -144,7 +144,7 @@ def test_a_nursery_killed_amid_items_is_replaced(pool, processes):
 
 
 def test_workers_die_with_a_nursery_that_is_killed(
-  monkeypatch, tmp_path, processes, wait_until
+  monkeypatch, tmp_path, wait_until
 ):
   reports = [tmp_path / "0", tmp_path / "1"]
   pool = make_pool(monkeypatch)
@@ -153,7 +153,9 @@ def test_workers_die_with_a_nursery_that_is_killed(
   thread.start()
   wait_until(lambda: _started(reports))
   stuck = {int(report.read_text()) for report in reports}
-  nurseries = [pid for pid in processes() if processes(pid) == stuck]
+  nurseries = [
+    pid for pid in worker_processes() if worker_processes(pid) == stuck
+  ]
   assert len(nurseries) == 1
   os.kill(nurseries[0], signal.SIGKILL)
   wait_until(lambda: not any(map(alive, stuck)))
@@ -264,13 +266,16 @@ def test_a_worker_imports_nothing_heavy(pool):
   assert not modules & {"jax", "jaxlib", "flax", "numpy", "absl", "pytest"}
 
 
-def test_closing_leaves_no_process(monkeypatch, processes):
-  before = processes()
+def test_closing_leaves_no_process(monkeypatch):
+  before = worker_processes()
   pool = make_pool(monkeypatch)
-  pids = _pids(pool)
-  assert len(processes() - before) == 1 + len(pids)
   pool.close()
-  assert processes() == before
+  pool.map([])
+  assert worker_processes() == before  # none is started for nothing
+  pids = _pids(pool)
+  assert len(worker_processes() - before) == 1 + len(pids)
+  pool.close()
+  assert worker_processes() == before
 
 
 def test_a_function_that_cannot_be_imported_is_told():
@@ -306,7 +311,7 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGKILL"])
-def test_no_process_outlives_the_trainer(name, tmp_path, wait_until, processes):
+def test_no_process_outlives_the_trainer(name, tmp_path, wait_until):
   trainer = subprocess.Popen(
     [sys.executable, "-c", _TRAINER, _HERE, str(tmp_path)],
     stdout=subprocess.PIPE,
@@ -316,7 +321,7 @@ def test_no_process_outlives_the_trainer(name, tmp_path, wait_until, processes):
   reports = [tmp_path / "0", tmp_path / "1"]
   wait_until(lambda: _started(reports))
   stuck = [int(report.read_text()) for report in reports]
-  group = processes(trainer.pid)
+  group = worker_processes(trainer.pid)
   assert set(stuck) < group
   trainer.send_signal(signal.Signals[name])
   output, _ = trainer.communicate(timeout=10)

@@ -1,14 +1,8 @@
-"""The `<think>` convention, and rewards by name."""
+"""The `<think>` convention."""
 
-import numpy as np
 import pytest
 
-from grpo_jax.errors import UserError
-from grpo_jax.rewards.functions import (
-  answer_and_format,
-  mix,
-  score_completions,
-)
+from grpo_jax.rewards.functions import answer_and_format
 from grpo_jax.rewards.thinking import split_thinking, thinking_prefix
 
 
@@ -83,31 +77,3 @@ def test_an_empty_answer_never_reaches_the_scorer():
     raise AssertionError("called")
 
   assert answer_and_format(scorer)("", "<think>x</think>")["correctness"] == 0
-
-
-@pytest.mark.parametrize(
-  "scores", [{"a": float("nan")}, {"a": None}, {"a": float("inf")}, 1.0]
-)
-def test_a_score_that_is_no_number_is_named(scores):
-  with pytest.raises(UserError, match="for the completion 'some text'"):
-    score_completions(lambda *_: scores, [1], [["some text"]])
-
-
-def test_names_of_scores_do_not_change():
-  with pytest.raises(UserError, match="differently"):
-    score_completions(lambda e, text: {text: 1.0}, [1], [["a", "b"]])
-
-
-def test_scores_are_grids_mixed_by_weight():
-  def reward(example, text):
-    return {"a": float(example), "b": float(len(text))}
-
-  scores = score_completions(reward, [1, 2], [["x", "xy"], ["", "xyz"]])
-  np.testing.assert_array_equal(scores["a"], [[1, 1], [2, 2]])
-  np.testing.assert_array_equal(scores["b"], [[1, 2], [0, 3]])
-  mixed = mix(scores, {"a": 2.0, "b": -1.0})
-  np.testing.assert_array_equal(mixed, [[1, 0], [4, 1]])
-  assert mixed.dtype == np.float32
-  np.testing.assert_array_equal(mix(scores, {"b": 0.5}), scores["b"] / 2)
-  with pytest.raises(ValueError, match="'c'"):
-    mix(scores, {"c": 1.0})

@@ -6,15 +6,18 @@ from collections import Counter
 
 import pytest
 
+from grpo_jax.data.example import Example
 from grpo_jax.errors import UserError
 from grpo_jax.rewards import symbolic
 from grpo_jax.rewards.equivalence import canonical, compare
 from grpo_jax.rewards.extraction import extract
+from grpo_jax.rewards.pool import Result
 from grpo_jax.rewards.screen import readable
 from grpo_jax.rewards.verify import (
   Outcome,
   count_outcomes,
   parse_gold,
+  reference_verifier,
   verify,
   verify_all,
 )
@@ -37,7 +40,7 @@ KNOWN_FAILURES = [
   (r"\frac{1}{2004!}", boxed(r"\frac{1}{2006!}"), "unparsable"),
   (r"\frac{1}{2^{99}}", boxed(r"\frac{1}{2^{98}}"), "wrong"),
   ("3x-y+13=0", boxed("3x+4y+14=0"), "wrong"),
-  ("5", "so we have x = 2+3 = 5", "unparsable"),
+  ("5", "so we have x = 2+3 = 5", "no_answer"),
   ("5", r"\boxed{3} is wrong, so I think 5", "wrong"),
   ("5", boxed("5 or 6"), "wrong"),
   ("10", boxed("1,0"), "wrong"),
@@ -61,10 +64,10 @@ KNOWN_FAILURES = [
   ("5", r"use \boxed to answer: \boxed{5}", "correct"),
   (r"\{1,2\}", boxed(r"\{2,1\}"), "correct"),
   # No answer, or none that counts.
-  ("5", r"<think>\boxed{5}", "unparsable"),
+  ("5", r"<think>\boxed{5}", "truncated"),
   ("5", r"<think>\boxed{5}</think>\boxed{6}", "wrong"),
-  ("5", "5", "unparsable"),
-  ("5", r"\boxed{5", "unparsable"),
+  ("5", "5", "no_answer"),
+  ("5", r"\boxed{5", "truncated"),
 ]
 
 
@@ -85,6 +88,7 @@ SYMBOLIC = [
   (r"\sqrt[3]{2}", "1.259921", "wrong"),
   (r"\sqrt{3+2\sqrt{2}}", r"1+\sqrt{2}", "correct"),
   (r"\sqrt{x^2}", "x", "wrong"),
+  (r"\sqrt{1/n}", r"\frac{1}{\sqrt{n}}", "wrong"),  # i and -i for n = -1
   (r"\cos(x)", r"\cos x", "correct"),
   ("1/2x", r"\frac{3x}{2}", "wrong"),
   (
@@ -172,8 +176,6 @@ def test_failures_of_the_pool_are_outcomes_of_their_own():
       assert len(items) == 5
       return [results[answer] for _, answer in items]
 
-  from grpo_jax.rewards.pool import Result
-
   results = {
     r"\sin a": Result("timed_out"),
     r"\sin b": Result("died"),
@@ -186,7 +188,9 @@ def test_failures_of_the_pool_are_outcomes_of_their_own():
   assert count_outcomes(verdicts) == {
     "correct": 2,
     "wrong": 0,
-    "unparsable": 3,
+    "no_answer": 1,
+    "truncated": 0,
+    "unparsable": 2,
     "timed_out": 2,
     "crashed": 4,
   }
@@ -198,6 +202,31 @@ def test_one_comparison_for_many_equal_completions(pool):
   golds = [parse_gold(r"\cot x")] * 500
   verdicts = verify_all(golds, [boxed(r"\frac{1}{\tan x}")] * 500, pool)
   assert Counter(v.outcome for v in verdicts) == {"correct": 500}
+
+
+def test_a_verifier_of_references():
+  """For a task: whole completions, thinking that the prompt began included."""
+
+  class Failing:
+    def map(self, items):
+      return [Result("timed_out") for _ in items]
+
+  calls = []
+
+  def prompt(example):
+    calls.append(example)
+    return f"{example.question}<think>"
+
+  examples = [Example("x", "1/2", {}), Example("y", r"\cot x", {})]
+  texts = [r"\boxed{0.5}", r"so</think>\boxed{0.5}"]
+  texts += [boxed(r"\frac{1}{\tan x}"), "so</think>"]
+  verify_batch = reference_verifier(Failing(), prompt=prompt)
+  asked = [examples[0], examples[0], examples[1], examples[1]]
+  outcomes = verify_batch(asked, texts)
+  assert outcomes == ["truncated", "correct", "timed_out", "no_answer"]
+  assert calls == asked
+  unprompted = reference_verifier(Failing())
+  assert unprompted(examples[:1], [r"\boxed{0.5}"]) == ["correct"]
 
 
 def test_golds():

@@ -41,6 +41,7 @@ def test_prompts_and_completions_are_whole(task, variant):
       top_p=1.0,
       stop_ids=stops,
     ),
+    reward_functions=[("task", task.reward_fn)],
     reward_weights={"correctness": 1.0},
     prompts_per_call=4,
     group_size=4,
@@ -57,6 +58,6 @@ def test_prompts_and_completions_are_whole(task, variant):
       kept = r.tokens[p, g, : r.lengths[p, g] - ended]
       assert text == tokenizer.backend.decode(kept, skip_special_tokens=False)
       # The prompt closed the thinking: any text is an answer.
-      assert sampled.scores["correctness"][p, g] == bool(text.strip())
+      assert sampled.scored.scores["correctness"][p, g] == bool(text.strip())
   assert {EOS, LENGTH} <= set(r.stop_reason.flat)
-  assert sampled.scores["correctness"].any()
+  assert sampled.scored.scores["correctness"].any()

@@ -4,12 +4,16 @@ import dataclasses
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from grpo_jax.algorithms import recipes
+from grpo_jax.algorithms.loss import prepare
 from grpo_jax.data.tokenizer import CharTokenizer
 from grpo_jax.errors import UserError
 from grpo_jax.reporting.estimators import mean_interval
+from grpo_jax.rewards.verify import Outcome
 from grpo_jax.sampling.decode import SamplingOptions
 from grpo_jax.training.collect import Collected
 from grpo_jax.training.evaluate import (
@@ -22,19 +26,23 @@ from grpo_jax.training.rollouts import make_rollout, sample_rows
 from grpo_jax.training.warm_start import WarmStartOptions, warm_start
 from grpo_jax.types import EOS, LENGTH
 
+KEY, NAN = jax.random.key(0), np.nan
+OPTIONS = SamplingOptions(
+  max_completion_tokens=8,
+  temperature=1.0,
+  top_k=0,
+  top_p=1.0,
+  stop_ids=(1,),
+)
+
 
 @pytest.fixture(scope="module")
 def rollout(task, model):
   return make_rollout(
     task,
     model,
-    SamplingOptions(
-      max_completion_tokens=8,
-      temperature=1.0,
-      top_k=0,
-      top_p=1.0,
-      stop_ids=(1,),
-    ),
+    OPTIONS,
+    reward_functions=[("task", task.reward_fn)],
     reward_weights={"correctness": 1.0, "format": 0.5},
     prompts_per_call=4,
     group_size=3,
@@ -60,9 +68,11 @@ def test_rollouts_describe_what_was_sampled(sampled, task):
   r = sampled.rollouts
   assert (r.version == 7).all() and r.sample_mask.all()
   np.testing.assert_array_equal(r.loss_mask.sum(-1), r.lengths)
-  np.testing.assert_array_equal(r.accuracy, sampled.scores["correctness"])
+  np.testing.assert_array_equal(
+    r.accuracy, sampled.scored.scores["correctness"]
+  )
   np.testing.assert_allclose(
-    r.outcome, r.accuracy + 0.5 * sampled.scores["format"]
+    r.outcome, r.accuracy + 0.5 * sampled.scored.scores["format"]
   )
   tokenizer = CharTokenizer("0123456789+=-;:?")
   for p, example in enumerate(task.train[:6]):
@@ -90,6 +100,155 @@ def test_sample_rows(sampled, task):
   assert rows[4]["stop_reason"] in ("eos", "length")
 
 
+def _fails(example, completion):
+  """Raises, or gives NaN, or nothing, or a number."""
+  first = completion[:1]
+  if first in "+-":
+    raise ValueError(first)
+  return None if first in "01234" else {"mood": NAN if first == "?" else -2.0}
+
+
+def _verify(examples, texts):
+  """Times out where a completion begins with an even digit."""
+  return [
+    Outcome.TIMED_OUT
+    if text[:1] in tuple("02468")
+    else Outcome.CORRECT
+    if "=" in text
+    else Outcome.WRONG
+    for text in texts
+  ]
+
+
+@pytest.fixture(scope="module")
+def partly(task, model, params):
+  """Groups of which not everything could be scored."""
+  task = task._replace(verify=_verify, reward_fn=None)
+  rollout = make_rollout(
+    task,
+    model,
+    OPTIONS,
+    reward_functions=[("fails", _fails)],
+    reward_weights={"correctness": 1.0, "mood": 0.5},
+    prompts_per_call=4,
+    group_size=8,
+    max_prompt_tokens=5,
+  )
+  return task, rollout, rollout(params, task.train[:8], range(8), KEY, 0)
+
+
+def test_what_could_not_be_scored_is_no_zero(partly):
+  task, _, sampled = partly
+  r, texts = sampled.rollouts, np.array(sampled.texts)
+  outcomes = np.array(_verify(None, texts.ravel())).reshape(8, 8)
+  late = outcomes == "timed_out"
+  assert 5 < late.sum() < 50
+  np.testing.assert_array_equal(sampled.scored.outcomes, outcomes)
+  np.testing.assert_array_equal(r.sample_mask, ~late)
+  np.testing.assert_array_equal(r.accuracy, outcomes == "correct")
+  mood = sampled.scored.scores["mood"]
+  some = (~np.isnan(mood) & ~late).any(axis=1)
+  assert 0 < np.isnan(mood).sum() < 64 and some.sum() > 4
+  expected = np.where(some[:, None], r.accuracy - 1.0, r.accuracy)
+  np.testing.assert_array_equal(r.outcome[~late], expected[~late])
+  assert r.components.shape == (8, 8, 2)
+  assert np.isfinite(r.components).all() and np.isfinite(r.outcome).all()
+  row = sample_rows(sampled, task, 8)[np.flatnonzero(late)[0]]
+  assert row["outcome"] == "timed_out"
+  assert np.isnan(row["rewards"]["correctness"])
+
+
+def test_an_excluded_completion_has_no_gradient(partly):
+  _, _, sampled = partly
+  r = jax.tree.map(jnp.asarray, sampled.rollouts)
+  for recipe in (recipes.grpo, recipes.gdpo):
+    recipe = recipe(length_budget=8)
+    prepared, _ = prepare(recipe, r, recipe.initial_memory)
+    assert not prepared.loss_mask[~r.sample_mask].any()
+    assert not prepared.advantage[~r.sample_mask].any()
+    # Nor is it in the baseline of the others.
+    other = r.replace(
+      outcome=jnp.where(r.sample_mask, r.outcome, 99.0),
+      components=jnp.where(r.sample_mask[..., None], r.components, 99.0),
+    )
+    again, _ = prepare(recipe, other, recipe.initial_memory)
+    np.testing.assert_array_equal(prepared.advantage, again.advantage)
+    assert np.asarray(prepared.advantage).any()
+
+
+def test_what_was_excluded_is_counted(partly):
+  _, _, sampled = partly
+  collected = Collected(
+    rollouts=sampled.rollouts,
+    groups=8,
+    sampled=[sampled, sampled],
+    keep_rate=1.0,
+    logp_difference=np.zeros(0),
+    score_s=0.0,
+  )
+  metrics = rollout_metrics(collected, step=0)
+  texts = np.array(sampled.texts).ravel()
+  first = np.array([text[:1] for text in texts])
+  shares = {
+    "excluded/fails/raised": np.isin(first, ["+", "-", ""]),
+    "excluded/fails/none": np.isin(first, list("01234")),
+    "excluded/fails/not_finite": first == "?",
+    "excluded/completions": np.isin(first, list("02468")),
+    "verifier/timed_out": np.isin(first, list("02468")),
+    "verifier/crashed": first == "x",
+  }
+  for name, where in shares.items():
+    assert metrics[name] == pytest.approx(where.mean()), name
+  outcomes = [metrics[f"verifier/{outcome}"] for outcome in Outcome]
+  assert sum(outcomes) == pytest.approx(1)
+  r = sampled.rollouts
+  known = r.accuracy[r.sample_mask]
+  assert metrics["rewards/correctness/mean"] == pytest.approx(known.mean())
+  assert metrics["rewards/mood/mean"] == -2
+  assert metrics["reward"] == pytest.approx(r.outcome[r.sample_mask].mean())
+  assert metrics["reward_std"] == pytest.approx(r.outcome[r.sample_mask].std())
+  groups = [r.accuracy[p][r.sample_mask[p]] for p in range(8)]
+  assert metrics["groups/all_wrong"] == np.mean([g.max() == 0 for g in groups])
+  assert metrics["groups/all_right"] == np.mean([g.min() == 1 for g in groups])
+
+
+def test_metrics_where_nothing_could_be_verified(sampled):
+  nothing = np.full((6, 3), NAN, np.float32)
+  scored = sampled.scored._replace(scores={"correctness": nothing})
+  rollouts = sampled.rollouts.replace(
+    sample_mask=np.zeros((6, 3), bool), accuracy=np.zeros((6, 3), np.float32)
+  )
+  collected = Collected(
+    rollouts=None,
+    groups=0,
+    sampled=[sampled._replace(rollouts=rollouts, scored=scored)],
+    keep_rate=0.0,
+    logp_difference=np.zeros(0),
+    score_s=0.0,
+  )
+  metrics = rollout_metrics(collected, step=0)
+  assert metrics["excluded/completions"] == 1
+  assert metrics["groups/all_wrong"] == metrics["groups/all_right"] == 0
+  assert "reward" not in metrics
+  assert "completions/mean_length_wrong" not in metrics
+  assert np.isfinite(list(metrics.values())).all()
+
+
+def test_an_evaluation_does_not_gain_from_a_verifier_that_fails(partly, params):
+  task, rollout, _ = partly
+  evaluation = evaluate(params, task, rollout, seed=5)
+  outcomes = np.array(evaluation.sampled.scored.outcomes)
+  late = outcomes == "timed_out"
+  assert late.any()
+  np.testing.assert_allclose(
+    evaluation.accuracy, (outcomes == "correct").mean(1)
+  )
+  assert evaluation.pass_at[8] == (outcomes == "correct").any(1).mean()
+  summary = evaluation_summary(evaluation)
+  assert summary["verifier/timed_out"] == pytest.approx(late.mean())
+  assert summary["excluded/completions"] == pytest.approx(late.mean())
+
+
 def test_metrics_of_a_step(sampled):
   collected = Collected(
     rollouts=sampled.rollouts,
@@ -104,7 +263,7 @@ def test_metrics_of_a_step(sampled):
   right, lengths = r.accuracy > 0, r.lengths
   expected = {
     "reward": r.outcome.mean(),
-    "rewards/format/mean": sampled.scores["format"].mean(),
+    "rewards/format/mean": sampled.scored.scores["format"].mean(),
     "groups/all_right": right.all(1).mean(),
     "groups/all_wrong": (~right).all(1).mean(),
     "groups/keep_rate": 0.25,
