@@ -39,7 +39,8 @@ class Cost:
     policy_flops: of the generating model, attention included.
     verifier_flops: of the verifying model, attention included.
     wall_s: seconds of a batch, shared out over its questions.
-    peak_cache_bytes: keys and values that were held at once for a question.
+    peak_cache_bytes: keys and values that were held at once for a question;
+      not the copy of them that exists while rows are forked.
   """
 
   prompt_tokens_unique: Amount

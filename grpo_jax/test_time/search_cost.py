@@ -38,6 +38,8 @@ class Journal:
     self._prompts = np.repeat(prompts, rows)
     self._lengths = np.zeros(len(self._prompts), np.int32)
     self._scores: list[np.ndarray] = []  # of each step, of the present rows
+    # Whether a row took the step. Parents and children took all so far, and
+    # finished rows stay in place, so that branching leaves this as it is.
     self._masks: list[np.ndarray] = []
     self._new: list[np.ndarray] = []  # tokens of each step, of its own rows
     self._parents: list[np.ndarray] = []
@@ -92,7 +94,6 @@ class Journal:
   def branched(self, parents: Int[np.ndarray, " R"]) -> None:
     """Notes where the rows of the next step come from."""
     self._scores = [scores[parents] for scores in self._scores]
-    self._masks = [mask[parents] for mask in self._masks]
     self._lengths = self._lengths[parents]
     self._parents.append(parents)
 
