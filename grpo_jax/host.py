@@ -35,6 +35,16 @@ def keep_freed_memory() -> None:
   libc.mallopt(_M_TOP_PAD, 2**26)
 
 
+def return_freed_memory() -> None:
+  """Gives what glibc has kept back to the system, once.
+
+  For after compilation, whose memory nothing else would use again: half a
+  gigabyte for a model of 135M parameters. Does nothing under another C library.
+  """
+  if platform.libc_ver()[0] == "glibc":
+    ctypes.CDLL(None).malloc_trim(0)
+
+
 def stop_on_signals() -> Callable[[], bool]:
   """Turns the first SIGINT or SIGTERM into a request to stop.
 

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 from grpo_jax.models.attention import attend
 from grpo_jax.models.config import ModelConfig
 from grpo_jax.models.experts import mixture
-from grpo_jax.models.rope import rotate
+from grpo_jax.models.rope import rotate, rotation
 
 _UNLIMITED = 2**30  # tokens; of a window that is none
 
@@ -69,7 +69,7 @@ class Block(nn.Module):
   config: ModelConfig
 
   @nn.compact
-  def __call__(self, x, positions, mask, window, cache):
+  def __call__(self, x, positions, turn, mask, window, cache):
     c = self.config
     D, H, K, C, F = c.width, c.heads, c.kv_heads, c.head_dim, c.mlp_width
 
@@ -94,8 +94,7 @@ class Block(nn.Module):
     q, k, v = heads(h, "query", H), heads(h, "key", K), heads(h, "value", K)
     if c.qk_norm:
       q, k = norm(q, "query_norm"), norm(k, "key_norm")
-    q = rotate(q, positions, c.rope_theta, c.rope_scaling).swapaxes(1, 2)
-    k = rotate(k, positions, c.rope_theta, c.rope_scaling).swapaxes(1, 2)
+    q, k = rotate(q, turn).swapaxes(1, 2), rotate(k, turn).swapaxes(1, 2)
     v = v.swapaxes(1, 2)
     if cache is None:
       seen_positions = positions
@@ -163,7 +162,7 @@ class Decoder(nn.Module):
         block,
         variable_axes={"params": 0},
         split_rngs={"params": True},
-        in_axes=(nn.broadcast, nn.broadcast, 0, 0),
+        in_axes=(nn.broadcast, nn.broadcast, nn.broadcast, 0, 0),
         length=c.layers,
       )
       self.blocks = scanned(c)
@@ -173,16 +172,21 @@ class Decoder(nn.Module):
   def __call__(self, tokens, positions, mask, cache):
     c = self.config
     x = self.embedding[tokens].astype(c.dtype)
+    turn = rotation(positions, c.head_dim, c.rope_theta, c.rope_scaling)
+    # Kept from being computed again in every layer that it would be fused into.
+    turn = jax.lax.optimization_barrier(turn)
     windows = [w or _UNLIMITED for w in c.windows or (0,) * c.layers]
     if c.scan_layers:
-      x, cache = self.blocks(x, positions, mask, jnp.asarray(windows), cache)
+      x, cache = self.blocks(
+        x, positions, turn, mask, jnp.asarray(windows), cache
+      )
     else:
       caches = cache if cache is not None else (None,) * c.layers
       new = []
       for block, window, layer_cache in zip(
         self.blocks, windows, caches, strict=True
       ):
-        x, layer_cache = block(x, positions, mask, window, layer_cache)
+        x, layer_cache = block(x, positions, turn, mask, window, layer_cache)
         new.append(layer_cache)
       cache = tuple(new)
     return rms_norm(x, self.final_norm, c.norm_eps), cache

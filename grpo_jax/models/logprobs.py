@@ -95,9 +95,12 @@ def score(
 
   def chunk_scores(hidden, tokens):
     logits = decoder.unembed(params, config, hidden) / temperature
-    log_probs = jax.nn.log_softmax(logits)
-    logp = jnp.take_along_axis(log_probs, tokens[:, None], axis=-1)[:, 0]
-    return logp, -jnp.sum(jnp.exp(log_probs) * log_probs, axis=-1)
+    # Not log_softmax: its array of log-probabilities would be written down.
+    log_sum = jax.nn.logsumexp(logits, axis=-1)
+    chosen = jnp.take_along_axis(logits, tokens[:, None], axis=-1)[:, 0]
+    log_probs = logits - log_sum[:, None]
+    entropy = -jnp.sum(jnp.exp(log_probs) * log_probs, axis=-1)
+    return chosen - log_sum, entropy
 
   chunk = max(1, _LOGIT_ELEMENTS // config.vocab_size)
   logp, entropy = _in_chunks(chunk_scores, hidden, tokens.reshape(-1), chunk)

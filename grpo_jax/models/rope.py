@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -77,19 +78,32 @@ class YarnScaling:
     return frequencies * (1 - divided + divided / self.factor), scale
 
 
-def rotate(
-  x: Float[Array, "B S H C"],
+class Rotation(NamedTuple):
+  """Of each token, for all layers; the same for every head; half is C / 2."""
+
+  cos: Float[Array, "B S 1 half"]
+  sin: Float[Array, "B S 1 half"]
+
+
+def rotation(
   positions: Int[Array, "B S"],
+  head_dim: int,
   theta: float,
   scaling: Llama3Scaling | YarnScaling | None = None,
-) -> Float[Array, "B S H C"]:
-  """Turns channels (c, c + C/2) by position * theta^(-2c/C); in float32."""
-  half = x.shape[-1] // 2
+) -> Rotation:
+  """Cosine and sine of position * theta^(-2c/C), in float32."""
+  half = head_dim // 2
   frequencies, scale = theta ** (-np.arange(half) / half), 1.0
   if scaling is not None:
     frequencies, scale = scaling(frequencies)
   angle = positions[..., None, None] * jnp.asarray(frequencies, jnp.float32)
-  sin, cos = scale * jnp.sin(angle), scale * jnp.cos(angle)
+  return Rotation(cos=scale * jnp.cos(angle), sin=scale * jnp.sin(angle))
+
+
+def rotate(x: Float[Array, "B S H C"], by: Rotation) -> Float[Array, "B S H C"]:
+  """Turns the pairs of channels (c, c + C/2), in float32."""
   a, b = jnp.split(x.astype(jnp.float32), 2, axis=-1)
-  rotated = jnp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
+  rotated = jnp.concatenate(
+    [a * by.cos - b * by.sin, b * by.cos + a * by.sin], axis=-1
+  )
   return rotated.astype(x.dtype)

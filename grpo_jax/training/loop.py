@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from grpo_jax.errors import UserError
+from grpo_jax.host import return_freed_memory
 from grpo_jax.reporting.progress import Progress
 from grpo_jax.reporting.sinks import MetricsLog, SamplesLog
 from grpo_jax.training.checkpoints import Checkpoints
@@ -122,12 +123,14 @@ def _train(setup, step, state, host, outputs, stop_requested) -> Outcome:
   """All steps that are left."""
   options = setup.options
   run_step = make_step(setup)
-  after, saved, shown = None, True, {}
+  after, saved, shown, first = None, True, {}, step
   while step < options.steps:
     if stop_requested():
       saved = outputs.checkpoints.save(step, state, host.to_json())
       return Outcome(step, state, host, None, saved)
     state, host, metrics, rows = run_step(step, state, host)
+    if step == first:  # everything that a step needs is compiled now
+      return_freed_memory()
     step += 1
     last = step == options.steps
     outputs.samples.write(step, rows)

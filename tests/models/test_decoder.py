@@ -9,7 +9,7 @@ import pytest
 
 from grpo_jax.models import decoder
 from grpo_jax.models.attention import attend
-from grpo_jax.models.rope import rotate
+from grpo_jax.models.rope import rotate, rotation
 
 
 def _inputs(rows, length, seed=0):
@@ -51,7 +51,7 @@ def test_rotation_keeps_lengths_and_depends_on_distance_only():
   y = jax.random.normal(jax.random.key(1), (1, 1, 2, 8))
 
   def at(z, position):
-    return rotate(z, jnp.array([[position]]), 1e4)
+    return rotate(z, rotation(jnp.array([[position]]), z.shape[-1], 1e4))
 
   np.testing.assert_allclose(at(x, 0), x, rtol=1e-6)
   products = [
