@@ -38,6 +38,7 @@ install_import_hook(
     "grpo_jax.algorithms",
     "grpo_jax.models",
     "grpo_jax.sampling",
+    "grpo_jax.test_time",
     "grpo_jax.training",
   ],
   "typeguard.typechecked",

@@ -24,6 +24,7 @@ ALLOWED = {
     "rewards",
     "sampling",
   },
+  "test_time": {"data", "models", "rewards", "sampling"},
 }
 
 

@@ -5,6 +5,8 @@ for each completion, `decode` continues all rows.
 """
 
 import dataclasses
+from collections.abc import Callable
+from typing import Any
 
 import chex
 import jax
@@ -62,6 +64,7 @@ class DecodeState:
     logp: log-probability of each under the sampling distribution, in nats.
     lengths: tokens sampled so far.
     stop_reason: RUNNING, EOS or LENGTH.
+    memory: what a forcing rule remembers of each row; () without one.
   """
 
   cache: decoder.Cache
@@ -72,6 +75,7 @@ class DecodeState:
   logp: Float[Array, "B T"]
   lengths: Int[Array, " B"]
   stop_reason: Int[Array, " B"]
+  memory: Any = ()
 
 
 def prefill(
@@ -134,6 +138,7 @@ def fork(
     logp=state.logp[parents],
     lengths=state.lengths[parents],
     stop_reason=state.stop_reason[parents],
+    memory=jax.tree.map(lambda x: x[parents], state.memory),
   )
 
 
@@ -144,6 +149,7 @@ def decode(
   options: SamplingOptions,
   *,
   steps: int,
+  force: Callable | None = None,
 ) -> DecodeState:
   """Samples up to `steps` more tokens per row; ends early when all stopped.
 
@@ -156,6 +162,9 @@ def decode(
     state: from `fork`, or from an earlier call.
     options: of sampling.
     steps: at most so many tokens more.
+    force: (state, sampled tokens) -> (tokens, which of them it put in the
+      place of sampled ones, memory); see `sampling.budgets`. The
+      log-probability of a forced token is 0.
 
   Returns:
     The state after them; rows that had stopped are as they were.
@@ -167,12 +176,12 @@ def decode(
 
   def advance(carry):
     step, state = carry
-    return step + 1, _sample_one(params, config, state, options)
+    return step + 1, _sample_one(params, config, state, options, force)
 
   return jax.lax.while_loop(unfinished, advance, (0, state))[1]
 
 
-def _sample_one(params, config, state, options) -> DecodeState:
+def _sample_one(params, config, state, options, force) -> DecodeState:
   active = state.stop_reason == RUNNING
   log_probs = filtered_log_probs(
     decoder.unembed(params, config, state.hidden),
@@ -183,6 +192,10 @@ def _sample_one(params, config, state, options) -> DecodeState:
   keys = jax.vmap(jax.random.fold_in)(state.keys, state.lengths)
   token = jax.vmap(jax.random.categorical)(keys, log_probs).astype(jnp.int32)
   logp = jnp.take_along_axis(log_probs, token[:, None], axis=-1)[:, 0]
+  memory = state.memory
+  if force is not None:
+    token, forced, memory = force(state, token)
+    logp = jnp.where(forced, 0.0, logp)
 
   rows, at = jnp.arange(token.shape[0]), state.lengths
   lengths = state.lengths + active
@@ -211,4 +224,5 @@ def _sample_one(params, config, state, options) -> DecodeState:
     logp=state.logp.at[rows, at].add(jnp.where(active, logp, 0.0), mode="drop"),
     lengths=lengths,
     stop_reason=jnp.where(active, reason, state.stop_reason),
+    memory=memory,
   )
