@@ -77,7 +77,7 @@ def get_config() -> ConfigDict:
   # In experiments.conventions (plain, greedy, dapo, r1, qwen3): samples of each
   # problem, temperature, top_p and top_k; or module:function.
   c.evaluation.name = "plain"
-  c.evaluation.args = "samples=8"  # instead of the convention's own
+  c.evaluation.args = ""  # "samples=16": instead of the convention's own
 
   c.run = ConfigDict()
   c.run.steps = 40  # rollout batches

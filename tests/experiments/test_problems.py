@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from experiments import build, conventions, problems
-from experiments.configs import smollm2
+from experiments import build, conventions, options, problems
+from experiments.configs import base, smollm2
 from grpo_jax.data.example import Example
 from grpo_jax.errors import UserError
 from tests.published import Publisher, gsm8k_row
@@ -25,6 +25,13 @@ from tests.toy_task import make_task
 def test_conventions_are_the_published_ones(name, told):
   c = getattr(conventions, name)()
   assert (c.samples, c.temperature, c.top_p, c.top_k) == told
+
+
+@pytest.mark.parametrize("name, samples", [("plain", 8), ("dapo", 32)])
+def test_a_name_alone_has_the_published_number_of_samples(name, samples):
+  c = base.get_config()
+  c.evaluation.name = name
+  assert options.evaluation_convention(c).samples == samples
 
 
 def test_greedy_samples_of_a_problem_would_all_be_one():
@@ -71,8 +78,8 @@ def test_sets_are_mixed_to_train_on_and_apart_held_out(config, caplog):
   drawn = [task.set_of(task.train[order[i]]) for i in range(30)]
   assert drawn.count("gsm8k") == 10
   assert task.label(task.train[-1]) == "math_train level=2"
-  options = parts.evaluation
-  assert (options.temperature, options.top_p, options.top_k) == (0.6, 0.95, 20)
+  sampled = parts.evaluation
+  assert (sampled.temperature, sampled.top_p, sampled.top_k) == (0.6, 0.95, 20)
   assert parts.evaluation_samples == 2
   assert (parts.sampling.top_p, parts.sampling.top_k) == (1.0, 0)
 
