@@ -233,4 +233,6 @@ def _name_and_literals(index: ast.expr) -> tuple[str, dict[str, Any]]:
 def _literals(call: ast.Call) -> dict[str, Any]:
   if call.args or any(keyword.arg is None for keyword in call.keywords):
     raise ValueError("only key=value is possible")
+  if len({k.arg for k in call.keywords}) < len(call.keywords):
+    raise ValueError("a key is given twice")
   return {k.arg: ast.literal_eval(k.value) for k in call.keywords}

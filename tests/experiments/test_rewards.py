@@ -6,7 +6,8 @@ import pytest
 
 from experiments.configs import base
 from experiments.named import public_functions
-from experiments.rewards import reward_functions
+from experiments.rewards import reward_functions, reward_weights
+from grpo_jax.errors import UserError
 from grpo_jax.reporting.sinks import read_metrics, read_samples
 from grpo_jax.rewards import functions, scores
 from tests import toy_task
@@ -115,6 +116,13 @@ def test_functions_are_bound_with_what_they_take():
   assert [name for name, _ in found] == ["task", "length", "thinking_format"]
   given = [function(task.train[0], "<think>1</think>") for _, function in found]
   assert given[1:] == [{"length": -1.0}, {"thinking_format": 0.0}]
+
+
+def test_a_weight_that_is_given_twice_is_refused():
+  c = base.get_config()
+  c.reward.weights = "correctness=1.0, format=0.1, correctness=0.5"
+  with pytest.raises(UserError, match="given twice"):
+    reward_weights(c)
 
 
 def test_a_task_without_correctness_is_refused():
