@@ -161,7 +161,6 @@ def build(config: ConfigDict) -> Parts:
     problems = len(task.train)
     task = without_long_prompts(task, config.sampling.max_prompt_tokens)
     curriculum = curriculum_options(config)
-    prompt_order(task, seed=0)  # its sets and weights are checked
     collect = CollectOptions(
       prompts_per_step=config.sampling.prompts_per_step,
       max_rounds=config.sampling.max_rounds,
@@ -180,6 +179,8 @@ def build(config: ConfigDict) -> Parts:
       config.sampling.group_size,
       judge_steps=recipe.needs_steps,
     )
+  with _blaming("task"):
+    prompt_order(task, seed=0)  # its sets and weights are checked
   with _blaming("evaluation"):
     convention = evaluation_convention(config)
     evaluation = sampling_options(

@@ -134,10 +134,15 @@ def mathematics(
     The task; results are reported by set, and by level where there are some.
 
   Raises:
-    ValueError: there is no such set, or files are missing, or not the
-      published ones.
+    ValueError: there is no such set, files are missing or not the published
+      ones, or several sets to train on have no weights.
     UserError: Math-Verify is not installed.
   """
+  if not isinstance(train, str | Mapping):
+    raise ValueError(
+      f"train must be a set, or weights of sets like {{'gsm8k': 1}}, not"
+      f" {train!r}."
+    )
   pool = symbolic_pool(workers=verifier_workers, limit_s=verifier_limit_s)
   problems, held_out = load_math(
     train=[train] if isinstance(train, str) else list(train),

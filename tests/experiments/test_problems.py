@@ -100,7 +100,8 @@ def test_votes_are_for_answers_however_written(config):
 @pytest.mark.parametrize(
   "args, message",
   [
-    ("train={'gsm8k': 0}, test='gsm8k'", "weight of gsm8k"),
+    ("train={'gsm8k': 0}, test='gsm8k'", r"config\.task: .*weight of gsm8k"),
+    ("train=['gsm8k'], test='gsm8k'", "weights of sets"),
     ("train='gsm9k', test='gsm8k'", "no set 'gsm9k'"),
     ("train='gsm8k', test=['aime25', 'math_train']", "no split 'test'"),
   ],
