@@ -22,6 +22,23 @@ from grpo_jax.data.prompts import question_key
 _MAX_TRIES_PER_EXAMPLE = 50
 
 
+# Tasks whose scorer in the library runs the model's text through `eval`, or
+# through SymPy's `parse_expr`, which does.
+EVALUATES_ANSWERS = frozenset(
+  (
+    "binary_matrix",
+    "countdown",
+    "intermediate_integration",
+    "n_queens",
+    "polynomial_multiplication",
+    "puzzle24",
+    "simple_integration",
+    "spiral_matrix",
+    "string_insertion",
+  )
+)
+
+
 class ReasoningGym(tfds.core.GeneratorBasedBuilder):
   """`train` and `test` problems of one reasoning-gym task."""
 
@@ -124,6 +141,15 @@ class ReasoningGym(tfds.core.GeneratorBasedBuilder):
       )
 
 
+def _refuse_evaluation(task: str) -> None:
+  if task in EVALUATES_ANSWERS:
+    raise ValueError(
+      f"reasoning-gym scores {task} by evaluating the model's text as Python,"
+      " which may do anything that you may. Write a task with a scorer of its"
+      " own for such problems, and name it by --config.task.name."
+    )
+
+
 def load_reasoning_gym(
   *,
   task: str,
@@ -147,9 +173,10 @@ def load_reasoning_gym(
     (train, test).
 
   Raises:
-    ValueError: there is no such task, its parameters are out of range, or it
-      has too few different questions.
+    ValueError: there is no such task, its parameters are out of range, it has
+      too few different questions, or it is one of EVALUATES_ANSWERS.
   """
+  _refuse_evaluation(task)
   builder = ReasoningGym(
     task=task,
     task_args=task_args,
@@ -175,6 +202,7 @@ def _example(row) -> Example:
 
 @functools.cache
 def _scorer(task: str):
+  _refuse_evaluation(task)
   import reasoning_gym
 
   return reasoning_gym.get_score_answer_fn(task)
@@ -189,6 +217,9 @@ def score_answer(example: Example, answer: str) -> float:
 
   Returns:
     1 for a right answer; some tasks give part of it for a near one.
+
+  Raises:
+    ValueError: the task is one of EVALUATES_ANSWERS.
   """
   task = example.info["metadata"]["source_dataset"]
   return float(_scorer(task)(answer, example.info))

@@ -1,10 +1,19 @@
 """Problems are generated once, disjoint, and scored by their library."""
 
+import inspect
+import re
+
 import pytest
+from reasoning_gym.factory import DATASETS
 
 from grpo_jax.data import reasoning_gym
+from grpo_jax.data.example import Example
 from grpo_jax.data.prompts import check_disjoint
-from grpo_jax.data.reasoning_gym import load_reasoning_gym, score_answer
+from grpo_jax.data.reasoning_gym import (
+  EVALUATES_ANSWERS,
+  load_reasoning_gym,
+  score_answer,
+)
 
 
 def _load(tmp_path, **changed):
@@ -59,3 +68,21 @@ def test_answers_are_scored_by_the_library(splits):
   assert score_answer(example, example.answer) == 1.0
   assert score_answer(example, str(int(example.answer) + 1)) == 0.0
   assert score_answer(example, "no number") == 0.0
+
+
+def test_no_scorer_evaluates_the_models_text(tmp_path):
+  """The library's sources are searched: a new version may bring more."""
+  found = {
+    name
+    for name, (dataset, _) in DATASETS.items()
+    if re.search(
+      r"\b(eval|exec|parse_expr|sympify)\(answer",
+      inspect.getsource(inspect.getmodule(dataset)),
+    )
+  }
+  assert found == EVALUATES_ANSWERS
+  with pytest.raises(ValueError, match="evaluating the model's text"):
+    _load(tmp_path, task="n_queens", task_args={})
+  entry = {"metadata": {"source_dataset": "spiral_matrix"}, "answer": "1 2"}
+  with pytest.raises(ValueError, match="spiral_matrix"):
+    score_answer(Example("q", "1 2", entry), "[1, 2]")
