@@ -11,7 +11,8 @@ is excluded for that completion. It is no 0, and it ends no run:
 - in the mixture, and in the components that recipes may look at, it is the mean
   of the score in its group, so that it moves no advantage relative to the
   group. (0 would be the best of scores that are negative.) The weights of the
-  others stay what they are. A group without any such score has 0 throughout;
+  others stay what they are. A group without any such score has the mean of the
+  batch throughout, or 0 if that has none;
 - a completion without `correctness` leaves its group: it is in no baseline and
   has no gradient (`Rollouts.sample_mask`). Its accuracy is 0, and it counts as
   a sample: no evaluation gains from what could not be verified.
@@ -162,7 +163,8 @@ def fill_excluded(
     counted: bool `[P, G]`, the completions that the mean is of.
 
   Returns:
-    The same without NaN; 0 where a group has no such score.
+    The same without NaN; the mean of the batch where a group has no such score,
+    and 0 where that has none either.
   """
   return {name: _filled(score, counted) for name, score in scores.items()}
 
@@ -179,8 +181,11 @@ def _filled(score, counted):
   missing = np.isnan(score)
   kept = counted & ~missing
   # In float64, so that the mean of equal scores rounds to what they are.
-  total = np.where(kept, score, 0).sum(axis=1, keepdims=True, dtype=np.float64)
-  mean = total / np.maximum(kept.sum(axis=1, keepdims=True), 1)
+  known = np.where(kept, score, 0).astype(np.float64)
+  of_batch = known.sum() / max(kept.sum(), 1)
+  counts = kept.sum(axis=1, keepdims=True)
+  of_group = known.sum(axis=1, keepdims=True) / np.maximum(counts, 1)
+  mean = np.where(counts > 0, of_group, of_batch)
   return np.where(missing, mean, score).astype(np.float32)
 
 

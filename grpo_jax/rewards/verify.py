@@ -39,7 +39,8 @@ class Outcome(enum.StrEnum):
 
 
 # (examples, completions) -> the outcome of each completion, in their order; a
-# function of the batch alone. Failures are outcomes: it does not raise.
+# function of the batch alone. Failures to read or compare an answer are
+# outcomes; only a reference without an answer is an error.
 Verifier = Callable[[Sequence[object], Sequence[str]], Sequence[Outcome]]
 
 _WITHOUT_ANSWER = {"none": Outcome.NO_ANSWER, "truncated": Outcome.TRUNCATED}

@@ -156,19 +156,19 @@ def test_the_verifier_gives_correctness_and_its_failures_do_not():
 
 
 def test_what_is_excluded_moves_no_advantage():
-  """In the mixture it is the mean of those of its group that count."""
+  """It is the mean of those that count in its group, or else in the batch."""
   scores = {
     "length": np.array([[-3, NAN, -1, -8], [NAN] * 4, [-5, -1, -3, NAN]]),
     "right": np.array([[1, 0, 0, 1]] * 3),
   }
   counted = np.array([[1, 1, 1, 0], [1, 1, 1, 1], [0, 0, 0, 1]], bool)
   filled = fill_excluded(scores, counted)
-  expected = [[-3, -2, -1, -8], [0] * 4, [-5, -1, -3, 0]]
+  expected = [[-3, -2, -1, -8], [-2] * 4, [-5, -1, -3, -2]]
   np.testing.assert_array_equal(filled["length"], expected)
   np.testing.assert_array_equal(filled["right"], scores["right"])
   mixed = mix(filled, {"right": 2.0, "length": 0.5})
   np.testing.assert_allclose(mixed[0], [0.5, -1, -0.5, -2])
-  np.testing.assert_allclose(mixed[1], [2, 0, 0, 2])
+  np.testing.assert_allclose(mixed[1], [1, -1, -1, 1])
 
 
 @pytest.mark.parametrize("value", [0.1, 1 / 3, -7e-5, 1e30])
