@@ -7,6 +7,8 @@ publishers' are given below), and the prompt.
 
 import dataclasses
 
+from grpo_jax.reporting.estimators import MAX_VOTES
+
 
 @dataclasses.dataclass(frozen=True)
 class Convention:
@@ -25,8 +27,11 @@ class Convention:
   top_k: int
 
   def __post_init__(self):
-    if self.samples < 1:
-      raise ValueError("a problem needs at least one sample.")
+    if not 1 <= self.samples <= MAX_VOTES:
+      raise ValueError(
+        f"a problem has between 1 and {MAX_VOTES} samples, not {self.samples}:"
+        " maj@k counts no more."
+      )
 
 
 def plain(

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import special
 
 # C(n, n / 2) must be a float64.
-_MAX_VOTES = 1000
+MAX_VOTES = 1000
 
 
 class Interval(NamedTuple):
@@ -95,8 +95,8 @@ def maj_at_k(
     ValueError: a k lies outside, or there are over 1,000 samples.
   """
   n = len(answers)
-  if n > _MAX_VOTES:
-    raise ValueError(f"maj@k counts at most {_MAX_VOTES} samples, not {n}.")
+  if n > MAX_VOTES:
+    raise ValueError(f"maj@k counts at most {MAX_VOTES} samples, not {n}.")
   for k in ks:
     if not 1 <= k <= n:
       raise ValueError(f"maj@{k} needs between 1 and {n} samples.")
