@@ -5,7 +5,7 @@ import dataclasses
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import jax
@@ -70,10 +70,12 @@ _PROBED_PROBLEMS = 64  # training problems that a warm start is probed on
 class Parts(NamedTuple):
   """Everything that a config says, before any training.
 
-  `too_long` counts the training problems that `task` was given and lacks.
+  `order` are the training problems' indices as they are drawn; `too_long`
+  counts those that `task` was given and lacks.
   """
 
   task: Task
+  order: Sequence[int]
   too_long: int
   recipe: Recipe
   model: ModelConfig
@@ -180,7 +182,7 @@ def build(config: ConfigDict) -> Parts:
       judge_steps=recipe.needs_steps,
     )
   with _blaming("task"):
-    prompt_order(task, seed=0)  # its sets and weights are checked
+    order = prompt_order(task, seed=config.seed)
   with _blaming("evaluation"):
     convention = evaluation_convention(config)
     evaluation = sampling_options(
@@ -195,6 +197,7 @@ def build(config: ConfigDict) -> Parts:
     )
   return Parts(
     task=task,
+    order=order,
     too_long=problems - len(task.train),
     recipe=recipe,
     model=model,
@@ -261,7 +264,7 @@ def prepare(
   return Setup(
     task=parts.task,
     prompts=Prompts(
-      order=prompt_order(parts.task, seed=config.seed),
+      order=parts.order,
       curriculum=parts.curriculum,
       seed=config.seed,
     ),
