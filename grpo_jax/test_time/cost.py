@@ -88,6 +88,16 @@ def no_cost(questions: int) -> Cost:
   return Cost(**{name: np.zeros(questions) for name in names})
 
 
+def prompt_cost(config: ModelConfig, lengths: Int[np.ndarray, " Q"]) -> Cost:
+  """Of running the prompts once each, before any completion."""
+  tokens = lengths.astype(np.float64)
+  return no_cost(len(lengths)).replace(
+    prompt_tokens_unique=tokens,
+    prompt_tokens_processed=tokens,
+    policy_flops=forward_flops(config, np.zeros_like(lengths), lengths),
+  )
+
+
 def forward_flops(
   config: ModelConfig,
   start: Int[np.ndarray, "..."],

@@ -16,7 +16,7 @@ from grpo_jax.sampling.generate import completion_keys
 from grpo_jax.test_time.cost import (
   Cost,
   forward_flops,
-  no_cost,
+  prompt_cost,
   unembedding_flops,
 )
 from grpo_jax.test_time.signature import (
@@ -164,14 +164,13 @@ def sampling_cost(
   )
   there = np.arange(candidates.tokens.shape[2]) < candidates.lengths[..., None]
   thinking = there & inside_thinking(generator, questions, candidates.tokens)
-  return no_cost(len(prompt)).replace(
-    prompt_tokens_unique=prompt.astype(np.float64),
-    prompt_tokens_processed=prompt.astype(np.float64),
+  prefilled = prompt_cost(config, prompt)
+  return prefilled.replace(
     generated_tokens=generated,
     thinking_tokens=thinking.sum(axis=(1, 2), dtype=np.float64),
     forced_tokens=candidates.forced.sum(axis=(1, 2), dtype=np.float64),
     sequential_depth_tokens=candidates.lengths.max(axis=1).astype(np.float64),
-    policy_flops=forward_flops(config, np.zeros_like(prompt), prompt)
+    policy_flops=prefilled.policy_flops
     + blocks.sum(axis=1)
     + generated * unembedding_flops(config),
   )

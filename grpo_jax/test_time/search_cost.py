@@ -11,6 +11,7 @@ from grpo_jax.test_time.cost import (
   Cost,
   forward_flops,
   no_cost,
+  prompt_cost,
   unembedding_flops,
 )
 from grpo_jax.test_time.selection import aggregate_steps
@@ -43,13 +44,7 @@ class Journal:
     self._masks: list[np.ndarray] = []
     self._new: list[np.ndarray] = []  # tokens of each step, of its own rows
     self._parents: list[np.ndarray] = []
-    self._cost = cost + no_cost(len(prompts)).replace(
-      prompt_tokens_unique=prompts.astype(np.float64),
-      prompt_tokens_processed=prompts.astype(np.float64),
-      policy_flops=forward_flops(
-        generator.config, np.zeros_like(prompts), prompts
-      ),
-    )
+    self._cost = cost + prompt_cost(generator.config, prompts)
 
   def generated(self, state: DecodeState) -> Step:
     """Counts a step of all rows; returns what is new."""
